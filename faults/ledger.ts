@@ -116,7 +116,7 @@ FROM sluice.dead_letter d;
 -- Moves a group of the load back, and begins the books anew for what it gets again, in one transaction: what it has done so far
 -- becomes that of other messages, whose numbers no event has, in an order of their own. So each event from the target on owes
 -- one effect once more, and those before it have had theirs. No batch of the group is open meanwhile. Nothing may be
--- unread or parked before the target: see seek.ts.
+-- unread or deferred before the target: see seek.ts.
 CREATE SEQUENCE ledger.move;
 CREATE FUNCTION ledger.move_back(stream text, of_group text, target bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

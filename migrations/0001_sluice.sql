@@ -514,10 +514,10 @@ CREATE TABLE sluice.stream_group (
   id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY,
   stream         text        NOT NULL,
   name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- park: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot waits.
-  on_failure     text        NOT NULL DEFAULT 'park' CONSTRAINT "on_failure: park or stop" CHECK (on_failure IN ('park', 'stop')),
+  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot waits.
+  on_failure     text        NOT NULL DEFAULT 'defer' CONSTRAINT "on_failure: defer or stop" CHECK (on_failure IN ('defer', 'stop')),
   -- So many events are in that queue before slots wait.
-  park_limit     integer     NOT NULL DEFAULT 1000 CONSTRAINT "park_limit: 0 or more" CHECK (park_limit >= 0),
+  defer_limit    integer     NOT NULL DEFAULT 1000 CONSTRAINT "defer_limit: 0 or more" CHECK (defer_limit >= 0),
   -- Null: it has read all that it should have. Otherwise the positions that retention took from it.
   lost_from      bigint,
   lost_to        bigint,
@@ -537,7 +537,7 @@ CREATE TABLE sluice.group_progress (
   slot           smallint    NOT NULL,
   position       bigint      NOT NULL,
   moved_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- Of a group that stops, or has parked as many as it may: the slot waits until then, which is infinity if its next event is not tried again by itself; how often
+  -- Of a group that stops, or has deferred as many as it may: the slot waits until then, which is infinity if its next event is not tried again by itself; how often
   -- that has failed, and how. Only this is updated, by whoever holds the lock: a row has as many versions as its event has tries.
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
@@ -882,7 +882,7 @@ $$;
 -- Called before dead letters of a group are redriven. A batch of the log may hold later events of their keys, because it
 -- found nothing of these keys in the queue. So this waits for the batches that have their slots; the next batches find
 -- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the slots,
--- as a batch that parks events does; the group cannot be deleted from here on. A queue that is not of a group is left as
+-- as a batch that defers events does; the group cannot be deleted from here on. A queue that is not of a group is left as
 -- it is. While it waits for a slot it has those before it, so it asks for no slot that it does not need.
 CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -5927,7 +5927,7 @@ $$;
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
 -- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end, which
 -- is what is settled now: an append that is open now is still seen.
-CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, park_limit integer DEFAULT NULL) RETURNS boolean
+CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, defer_limit integer DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -5949,7 +5949,7 @@ BEGIN
   -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
-  INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
+  INSERT INTO sluice.stream_group (stream, name, defer_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.defer_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
@@ -6109,7 +6109,7 @@ COMMENT ON FUNCTION sluice.skip_event IS
 
 -- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
 -- of each slot, and slots that wait for theirs are tried again.
-CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
+CREATE FUNCTION sluice.group_set(stream text, name text, defer_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
                                  on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -6121,21 +6121,21 @@ BEGIN
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
-  SET park_limit = coalesce(group_set.park_limit, g.park_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
+  SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
       on_failure = coalesce(group_set.on_failure, g.on_failure)
   WHERE g.id = this_group.id
-    AND (g.park_limit <> group_set.park_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
+    AND (g.defer_limit <> group_set.defer_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
          OR g.on_failure <> group_set.on_failure);
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
-  'Changes how many events of a group may be parked, whether what it has not read stays, and what it does on_failure: park or stop. What is null stays as it is. Returns whether something changed.';
+  'Changes how many events of a group may be deferred, whether what it has not read stays, and what it does on_failure: defer or stop. What is null stays as it is. Returns whether something changed.';
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. parked, what becomes of messages
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. deferred, what becomes of messages
 -- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
 -- said to have lost is forgotten. Returns how many messages were dropped.
-CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parked text DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], deferred text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -6145,8 +6145,8 @@ DECLARE
   waiting bigint;
   dropped bigint := 0;
 BEGIN
-  IF parked NOT IN ('keep', 'drop') THEN
-    RAISE EXCEPTION 'parked: expected keep or drop, received %', quote_literal(left(parked, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
+  IF deferred NOT IN ('keep', 'drop') THEN
+    RAISE EXCEPTION 'deferred: expected keep or drop, received %', quote_literal(left(deferred, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
   END IF;
   -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
@@ -6157,10 +6157,10 @@ BEGIN
   PERFORM sluice_private.check_starts('starts', starts, log.slots);
   this_group := sluice_private.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
-  IF waiting > 0 AND parked IS NULL THEN
-    RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
+  IF waiting > 0 AND deferred IS NULL THEN
+    RAISE EXCEPTION 'deferred: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
       USING ERRCODE = 'SL033', HINT = 'keep: they are tried again as well. drop: they are removed.';
-  ELSIF parked = 'drop' THEN
+  ELSIF deferred = 'drop' THEN
     -- In the order of claims, which wait for messages in slots that they have locked.
     DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
@@ -6178,7 +6178,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.seek_group IS
-  'Moves a group to positions as sluice.stream_positions returns them. parked: what becomes of its parked events, keep or drop; null: refused if there are any. Returns how many were dropped.';
+  'Moves a group to positions as sluice.stream_positions returns them. deferred: what becomes of its deferred events, keep or drop; null: refused if there are any. Returns how many were dropped.';
 
 -- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
@@ -6205,7 +6205,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.delete_group IS
-  'Deletes a group with what it has parked, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
+  'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
@@ -6778,7 +6778,7 @@ CREATE VIEW sluice.queues AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
-  -- Leased messages are counted by their rows: they are not due. Events that are not parked have no row: their ids are negative.
+  -- Leased messages are counted by their rows: they are not due. Events that are not deferred have no row: their ids are negative.
   SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows FROM sluice.in_flight f
   WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
 ), closed AS MATERIALIZED (
@@ -7079,7 +7079,7 @@ COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it h
 COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has parked as many as it may; infinity: until somebody has it tried again or skipped.';
+COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as many as it may; infinity: until somebody has it tried again or skipped.';
 COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
 COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
 COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
@@ -7087,11 +7087,11 @@ COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
 
 CREATE VIEW sluice.groups AS
 SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
-       (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS parked,
+       (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS deferred,
        (SELECT count(*) FROM sluice.dead_letter d WHERE d.queue = g.stream || ':' || g.name) AS dead,
        (SELECT count(*) FROM sluice.workers w WHERE w.alive AND g.stream || ':' || g.name = ANY (w.queues)) AS members,
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
-       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
+       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
   SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
@@ -7108,7 +7108,7 @@ COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of
 COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
 COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
 COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of these has been open.';
-COMMENT ON COLUMN sluice.groups.parked IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
+COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
 COMMENT ON COLUMN sluice.groups.dead IS 'Dead letters.';
 COMMENT ON COLUMN sluice.groups.members IS 'How many live worker processes consume it.';
 COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; null: it is not paused.';
@@ -7116,8 +7116,8 @@ COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
 COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
 COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
 COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: park, in its queue, with the later ones of their keys; stop: their slots wait for them.';
-COMMENT ON COLUMN sluice.groups.park_limit IS 'So many events may be parked before slots wait.';
+COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for them.';
+COMMENT ON COLUMN sluice.groups.defer_limit IS 'So many events may be deferred before slots wait.';
 COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
 COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
 

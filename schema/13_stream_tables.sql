@@ -72,10 +72,10 @@ CREATE TABLE sluice.stream_group (
   id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY,
   stream         text        NOT NULL,
   name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- park: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot waits.
-  on_failure     text        NOT NULL DEFAULT 'park' CONSTRAINT "on_failure: park or stop" CHECK (on_failure IN ('park', 'stop')),
+  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot waits.
+  on_failure     text        NOT NULL DEFAULT 'defer' CONSTRAINT "on_failure: defer or stop" CHECK (on_failure IN ('defer', 'stop')),
   -- So many events are in that queue before slots wait.
-  park_limit     integer     NOT NULL DEFAULT 1000 CONSTRAINT "park_limit: 0 or more" CHECK (park_limit >= 0),
+  defer_limit    integer     NOT NULL DEFAULT 1000 CONSTRAINT "defer_limit: 0 or more" CHECK (defer_limit >= 0),
   -- Null: it has read all that it should have. Otherwise the positions that retention took from it.
   lost_from      bigint,
   lost_to        bigint,
@@ -95,7 +95,7 @@ CREATE TABLE sluice.group_progress (
   slot           smallint    NOT NULL,
   position       bigint      NOT NULL,
   moved_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- Of a group that stops, or has parked as many as it may: the slot waits until then, which is infinity if its next event is not tried again by itself; how often
+  -- Of a group that stops, or has deferred as many as it may: the slot waits until then, which is infinity if its next event is not tried again by itself; how often
   -- that has failed, and how. Only this is updated, by whoever holds the lock: a row has as many versions as its event has tries.
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,

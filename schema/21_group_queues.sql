@@ -116,7 +116,7 @@ $$;
 -- Called before dead letters of a group are redriven. A batch of the log may hold later events of their keys, because it
 -- found nothing of these keys in the queue. So this waits for the batches that have their slots; the next batches find
 -- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the slots,
--- as a batch that parks events does; the group cannot be deleted from here on. A queue that is not of a group is left as
+-- as a batch that defers events does; the group cannot be deleted from here on. A queue that is not of a group is left as
 -- it is. While it waits for a slot it has those before it, so it asks for no slot that it does not need.
 CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

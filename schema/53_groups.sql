@@ -83,7 +83,7 @@ $$;
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
 -- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end, which
 -- is what is settled now: an append that is open now is still seen.
-CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, park_limit integer DEFAULT NULL) RETURNS boolean
+CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, defer_limit integer DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -105,7 +105,7 @@ BEGIN
   -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
-  INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
+  INSERT INTO sluice.stream_group (stream, name, defer_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.defer_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
@@ -265,7 +265,7 @@ COMMENT ON FUNCTION sluice.skip_event IS
 
 -- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
 -- of each slot, and slots that wait for theirs are tried again.
-CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
+CREATE FUNCTION sluice.group_set(stream text, name text, defer_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
                                  on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -277,21 +277,21 @@ BEGIN
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
-  SET park_limit = coalesce(group_set.park_limit, g.park_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
+  SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
       on_failure = coalesce(group_set.on_failure, g.on_failure)
   WHERE g.id = this_group.id
-    AND (g.park_limit <> group_set.park_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
+    AND (g.defer_limit <> group_set.defer_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
          OR g.on_failure <> group_set.on_failure);
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
-  'Changes how many events of a group may be parked, whether what it has not read stays, and what it does on_failure: park or stop. What is null stays as it is. Returns whether something changed.';
+  'Changes how many events of a group may be deferred, whether what it has not read stays, and what it does on_failure: defer or stop. What is null stays as it is. Returns whether something changed.';
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. parked, what becomes of messages
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. deferred, what becomes of messages
 -- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
 -- said to have lost is forgotten. Returns how many messages were dropped.
-CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parked text DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], deferred text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -301,8 +301,8 @@ DECLARE
   waiting bigint;
   dropped bigint := 0;
 BEGIN
-  IF parked NOT IN ('keep', 'drop') THEN
-    RAISE EXCEPTION 'parked: expected keep or drop, received %', quote_literal(left(parked, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
+  IF deferred NOT IN ('keep', 'drop') THEN
+    RAISE EXCEPTION 'deferred: expected keep or drop, received %', quote_literal(left(deferred, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
   END IF;
   -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
@@ -313,10 +313,10 @@ BEGIN
   PERFORM sluice_private.check_starts('starts', starts, log.slots);
   this_group := sluice_private.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
-  IF waiting > 0 AND parked IS NULL THEN
-    RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
+  IF waiting > 0 AND deferred IS NULL THEN
+    RAISE EXCEPTION 'deferred: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
       USING ERRCODE = 'SL033', HINT = 'keep: they are tried again as well. drop: they are removed.';
-  ELSIF parked = 'drop' THEN
+  ELSIF deferred = 'drop' THEN
     -- In the order of claims, which wait for messages in slots that they have locked.
     DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
@@ -334,7 +334,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.seek_group IS
-  'Moves a group to positions as sluice.stream_positions returns them. parked: what becomes of its parked events, keep or drop; null: refused if there are any. Returns how many were dropped.';
+  'Moves a group to positions as sluice.stream_positions returns them. deferred: what becomes of its deferred events, keep or drop; null: refused if there are any. Returns how many were dropped.';
 
 -- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
@@ -361,7 +361,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.delete_group IS
-  'Deletes a group with what it has parked, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
+  'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,

@@ -213,7 +213,7 @@ CREATE VIEW sluice.queues AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
-  -- Leased messages are counted by their rows: they are not due. Events that are not parked have no row: their ids are negative.
+  -- Leased messages are counted by their rows: they are not due. Events that are not deferred have no row: their ids are negative.
   SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows FROM sluice.in_flight f
   WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
 ), closed AS MATERIALIZED (

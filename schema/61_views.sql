@@ -220,7 +220,7 @@ COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it h
 COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has parked as many as it may; infinity: until somebody has it tried again or skipped.';
+COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as many as it may; infinity: until somebody has it tried again or skipped.';
 COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
 COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
 COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
@@ -228,11 +228,11 @@ COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
 
 CREATE VIEW sluice.groups AS
 SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
-       (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS parked,
+       (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS deferred,
        (SELECT count(*) FROM sluice.dead_letter d WHERE d.queue = g.stream || ':' || g.name) AS dead,
        (SELECT count(*) FROM sluice.workers w WHERE w.alive AND g.stream || ':' || g.name = ANY (w.queues)) AS members,
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
-       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
+       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
   SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
@@ -249,7 +249,7 @@ COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of
 COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
 COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
 COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of these has been open.';
-COMMENT ON COLUMN sluice.groups.parked IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
+COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
 COMMENT ON COLUMN sluice.groups.dead IS 'Dead letters.';
 COMMENT ON COLUMN sluice.groups.members IS 'How many live worker processes consume it.';
 COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; null: it is not paused.';
@@ -257,7 +257,7 @@ COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
 COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
 COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
 COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: park, in its queue, with the later ones of their keys; stop: their slots wait for them.';
-COMMENT ON COLUMN sluice.groups.park_limit IS 'So many events may be parked before slots wait.';
+COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for them.';
+COMMENT ON COLUMN sluice.groups.defer_limit IS 'So many events may be deferred before slots wait.';
 COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
 COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';

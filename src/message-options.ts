@@ -101,7 +101,7 @@ export interface EnqueueOptions {
   readonly retryPolicy?: string | undefined
   /** Its lease in leased mode, 1 s to 24 h. Default: as the pipeline says. */
   readonly lease?: Duration | undefined
-  /** Whose message it is, where a queue shares its workers out among tenants: 1 to 255 bytes. Not with `orderingKey`. Default none. */
+  /** The tenant of the message, where a queue shares its workers out among tenants: 1 to 255 bytes. Not with `orderingKey`. Default none. */
   readonly tenant?: string | undefined
   /** With a dedupe key the answer says what became of the message: see {@link DedupedOptions}. */
   readonly dedupe?: undefined

@@ -10,7 +10,7 @@ export type MessageState = (typeof MESSAGE_STATES)[number]
 /** The states of messages that are in a queue. */
 export const QUEUED_STATES = MESSAGE_STATES.filter((state) => state !== 'dead')
 
-/** Of these, the states of messages that are in nobody's hands. */
+/** Of these, the states of messages that are not in flight. */
 export const WAITING_STATES = QUEUED_STATES.filter((state) => state !== 'in_flight')
 
 /** A value that JSON can hold. */
@@ -48,7 +48,7 @@ export interface Message<Payload = unknown> {
   readonly attempt: number
   /** After how many failed attempts it becomes a dead letter; null if the pipeline's number applies. */
   readonly maxAttempts: number | null
-  /** Whose message it is; null if none was given. */
+  /** Its tenant; null if none was given. */
   readonly tenant: string | null
   /** Its dedupe key; null if none was given. */
   readonly dedupeKey: string | null

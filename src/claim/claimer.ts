@@ -36,7 +36,7 @@ export class Claimer {
   readonly #knownSlots = new Set<number>()
   /** A scan has found slots whose rows could not be made, or not yet. */
   #lacksRows = false
-  /** Whose next claim is part of a sweep. */
+  /** Kinds whose next claim starts at the bottom, as part of a sweep. */
   readonly #fromBottom = new Set<MessageKind>()
   /** A scan that is not over. */
   #scanning: { readonly connection: BatchConnection; readonly scan: Promise<QueueScan> } | undefined
@@ -199,7 +199,7 @@ export class Claimer {
     return answer
   }
 
-  /** The first claim that takes something, or else one that ended early, or else any. */
+  /** The first claim that took rows; else one that ended early; else the last. */
   async #firstOf(on: ClaimOn, kinds: readonly MessageKind[], bottom: boolean): Promise<ClaimAnswer | undefined> {
     let found: ClaimAnswer | undefined
     for (const kind of kinds) {

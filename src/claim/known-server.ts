@@ -31,7 +31,7 @@ export class KnownServer {
 
   /**
    * When a claim is answered. False: what was known when it was sent does not hold for this server. Several claims can be
-   * in flight when the server changes, and none of them holds, although what is known changes with the first.
+   * in flight when the server changes: all of them are void, although only the first answer changes what we know.
    *
    * @param known {@link memory} when the claim was sent
    */

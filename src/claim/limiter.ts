@@ -90,8 +90,8 @@ export class Limiter {
   }
 
   /**
-   * A claim under an allowance has found so many messages. If it found fewer than it had locked permits for, they are free
-   * again, and the next claim is for so many. If it found none, the next tenants may have some.
+   * Hears how many messages a claim under an allowance has found. If it found fewer than it had locked permits for, they are free
+   * again, and the next claim is for that many. If it found none, the next tenants may have some.
    *
    * @returns whether to claim again at once, if nothing is handled of this claim
    */

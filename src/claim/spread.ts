@@ -20,12 +20,12 @@ export class Spread {
     this.#workers = Math.max(1, workers)
   }
 
-  /** A worker has so many batches in flight from now on. */
+  /** Sets how many batches a worker has in flight from now on. */
   resize(concurrency: number): void {
     this.#places = concurrency
   }
 
-  /** Whether so many claim at once that a claim from the head costs more than one that begins elsewhere. */
+  /** Whether enough claims run at once that one from the head costs more than one that begins elsewhere. */
   get wide(): boolean {
     return this.#workers * this.#places > FEW
   }

@@ -121,7 +121,7 @@ export class InHand {
   }
 
   /**
-   * Batches that their own claims may have recorded are in nobody's hands: their leases end as soon as they are there.
+   * No process has the batches that their own claims may have recorded: their leases end as soon as they are there.
    *
    * @param isOver the server has answered all that was sent
    */

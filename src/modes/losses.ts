@@ -58,7 +58,7 @@ export class Losses {
   }
 }
 
-/** What a caller is told of a round that failed: an error of ours or of the server, or that it was out of reach. */
+/** The error of a failed round for a caller: one of ours or of the server, or that the server was out of reach. */
 export function reasonFor(thrown: unknown): unknown {
   const error = thrown instanceof BatchLost ? thrown.cause : thrown
   return error instanceof SluiceError || error instanceof pg.DatabaseError

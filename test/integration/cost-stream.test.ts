@@ -15,7 +15,7 @@ interface Bound {
   readonly what: string
   readonly send: SendOfLog
   /** The group. Default: one in the middle of the events. */
-  readonly of?: 'parked' | 'near'
+  readonly of?: 'deferred' | 'near'
   /** Of the statements that go at once. */
   readonly name?: string
   /** Buffers, as measured on PostgreSQL 18 with a little to spare. */
@@ -27,7 +27,7 @@ interface Bound {
 const progress = /^Index (Only )?Scan group_progress_pkey$/
 const events = /^Index (Only )?Scan event_1_\d_pkey$/
 const segments = /^Index (Only )?Scan segment_pkey$/
-const parked = /^Index (Only )?Scan message_(slot|due)_idx$/
+const deferred = /^Index (Only )?Scan message_(slot|due)_idx$/
 const noted = /^Index (Only )?Scan group_queued_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 
@@ -67,15 +67,15 @@ const READS: readonly Bound[] = [
     name: 'event_read',
     send: claim(100),
     most: 40,
-    ways: [progress, events, noted, parked],
+    ways: [progress, events, noted, deferred],
   },
   {
-    what: 'the read of 100 events beside 1,000 parked ones',
-    of: 'parked',
+    what: 'the read of 100 events beside 1,000 deferred ones',
+    of: 'deferred',
     name: 'event_read',
     send: claim(100),
     most: 1_700,
-    ways: [progress, events, noted, parked],
+    ways: [progress, events, noted, deferred],
   },
   {
     what: 'a look at the rest',
@@ -88,7 +88,7 @@ const READS: readonly Bound[] = [
     what: 'the standing of a group',
     send: (execute, { queue, ...group }) => readStanding(execute, group, queue),
     most: 9,
-    ways: [/^Index Scan stream_group_id_key$/, noted, parked, evidence],
+    ways: [/^Index Scan stream_group_id_key$/, noted, deferred, evidence],
   },
   { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },
   { what: 'the next position', send: (execute, group) => readNextPosition(execute, ranges(group)), most: 75 },

@@ -148,14 +148,14 @@ describe('a group', () => {
     expect((await only(groups.list({ stream: queue }))).unread).toBe(0)
   })
 
-  test('is not moved while it has parked events, unless told what becomes of them', async ({
+  test('is not moved while it has deferred events, unless told what becomes of them', async ({
     database,
     sluice,
     queue,
   }) => {
     await makeStream(database, queue)
     await sluice.groups.set(queue, GROUP)
-    await park(database, queue, 3)
+    await defer(database, queue, 3)
     const { groups } = sluice
     await expect(groups.seek(queue, GROUP, 'start')).rejects.toMatchObject({
       code: 'GROUP_HAS_DEFERRED',
@@ -258,7 +258,7 @@ describe('a group', () => {
     await sluice.groups.set(queue, GROUP)
     await sluice.groups.set(queue, 'other')
     await append(database, queue, 5)
-    await park(database, queue, 2)
+    await defer(database, queue, 2)
     await database.sql(
       `INSERT INTO sluice.dead_letter (queue, id, priority, schema_version, payload, headers, attempt, reason, enqueued_at)
        VALUES ($1, nextval(pg_get_serial_sequence('sluice.message', 'id')), 5, 1, '1', '{}', 1, 'x', now())`,
@@ -340,7 +340,7 @@ async function only<T>(rows: Promise<readonly T[]>): Promise<T> {
 }
 
 /** Messages in the group's queue, as a batch leaves them whose events have failed. */
-async function park(database: TestDatabase, stream: string, n: number): Promise<void> {
+async function defer(database: TestDatabase, stream: string, n: number): Promise<void> {
   await database.sql(
     `INSERT INTO sluice.message (queue, payload, event_position) SELECT $1, to_jsonb(n), n FROM generate_series(1, $2::integer) n`,
     [`${stream}:${GROUP}`, n],

@@ -279,12 +279,12 @@ describe('a group', () => {
     expect(new Set(seen).size).toBe(40)
   })
 
-  test('lets a slot wait when as many are parked as it may have, and the others go on', async ({
+  test('lets a slot wait when as many are deferred as it may have, and the others go on', async ({
     database,
     sluice,
     stream,
   }) => {
-    await database.sql('UPDATE sluice.stream_group SET park_limit = 2 WHERE stream = $1', [stream])
+    await database.sql('UPDATE sluice.stream_group SET defer_limit = 2 WHERE stream = $1', [stream])
     const pipeline = sluice.pipeline(stream, { group: 'all', retry: RETRY }).handle(({ payload }) => {
       if (payload === 0) raise('no')
     })
@@ -317,9 +317,9 @@ describe('a group', () => {
     ['of another key', (n: number): readonly [number, string?] => [n, `k${n}`]],
     ['without a key', (n: number): readonly [number, string?] => [n]],
   ] as const)(
-    'parks no more than it may when every event %s fails, and loses none',
+    'defers no more than it may when every event %s fails, and loses none',
     async ([, eventOf], { database, sluice, stream }) => {
-      await database.sql('UPDATE sluice.stream_group SET park_limit = 2 WHERE stream = $1', [stream])
+      await database.sql('UPDATE sluice.stream_group SET defer_limit = 2 WHERE stream = $1', [stream])
       let fails = true
       const seen: unknown[] = []
       const pipeline = sluice.pipeline(stream, { group: 'all', batchSize: 1, retry: RETRY }).handle(({ payload }) => {
@@ -329,8 +329,8 @@ describe('a group', () => {
       const events = Array.from({ length: 40 }, (_, n) => eventOf(n))
       await append(database, stream, events)
       await pipeline.runOnce()
-      const parked = () => database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])
-      expect(await parked()).toHaveLength(2)
+      const waiting = () => database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])
+      expect(await waiting()).toHaveLength(2)
       expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stream}:all`])).toEqual([])
       const held = 'SELECT FROM sluice.group_progress WHERE attempt = 1 AND held_until IS NOT NULL AND position < 100'
       expect((await database.sql(held)).length).toBeGreaterThan(0)
@@ -343,7 +343,7 @@ describe('a group', () => {
   )
 
   test('goes on behind slots that wait, however much is in them', async ({ database, sluice, stream }) => {
-    await database.sql('UPDATE sluice.stream_group SET park_limit = 1 WHERE stream = $1', [stream])
+    await database.sql('UPDATE sluice.stream_group SET defer_limit = 1 WHERE stream = $1', [stream])
     const seen: unknown[] = []
     const pipeline = sluice
       .pipeline(stream, { group: 'all', batchSize: 2, retry: RETRY })
@@ -363,7 +363,7 @@ describe('a group', () => {
     database,
     stream,
   }) => {
-    await database.sql('UPDATE sluice.stream_group SET park_limit = 1 WHERE stream = $1', [stream])
+    await database.sql('UPDATE sluice.stream_group SET defer_limit = 1 WHERE stream = $1', [stream])
     const inSlot = await keysBySlot(
       database,
       Array.from({ length: 40 }, (_, n) => `k${n}`),

@@ -13,7 +13,7 @@ test.for<readonly [string, string]>([
   ['moves a group and drops', `SELECT sluice.seek_group($1, 'g', '{0}', 'drop')::integer AS gone`],
   ['deletes a group with', `SELECT messages::integer AS gone FROM sluice.delete_group($1, 'g')`],
 ])(
-  'who %s its parked events does not wait for a claim that waits for it',
+  'who %s its deferred events does not wait for a claim that waits for it',
   async ([, text], { database, queue: stream, begin }) => {
     await makeStream(database, stream)
     await database.sql(`SELECT sluice.create_group($1, 'g', '{0}')`, [stream])

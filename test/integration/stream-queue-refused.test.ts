@@ -97,7 +97,7 @@ describe('the queue of a group', () => {
       await sluice.groups.set(stream, 'late', { from: 'start' })
       await append(database, stream, [
         ['failed', 'k'],
-        ['parked', 'k'],
+        ['deferred', 'k'],
       ])
       await sluice
         .pipeline(stream, { group: 'late', maxAttempts: 5, retry: { kind: 'fixed', delay: '1h' } })

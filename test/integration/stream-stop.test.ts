@@ -236,7 +236,7 @@ describe('a group that stops on failure', () => {
 
   test.for([
     ['stops', 'stop'],
-    ['has parked as many as it may', 'defer'],
+    ['has deferred as many as it may', 'defer'],
   ] as const)(
     'that %s tries a failed event again in a process that slept when it failed',
     async ([, onFailure], { database, sluice, stops }) => {
@@ -300,7 +300,7 @@ describe('a group that stops on failure', () => {
     expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ nextPosition: second, blockedBy: null }])
   })
 
-  test('that is to park from now on tries its failed events again, and parks them', async ({
+  test('that is to defer from now on tries its failed events again, and defers them', async ({
     database,
     sluice,
     stops,
@@ -316,20 +316,20 @@ describe('a group that stops on failure', () => {
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 0, retried: 1 })
     await sluice.groups.set(stops, 'all', { onFailure: 'defer' })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, retried: 1 })
-    const parked = () =>
+    const deferred = () =>
       database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1 ORDER BY id', [`${stops}:all`])
-    expect(await parked()).toEqual([
+    expect(await deferred()).toEqual([
       { payload: 1, attempt: 1 },
       { payload: 2, attempt: 0 },
     ])
-    // What it has parked goes first when it stops again.
+    // What it has deferred goes first when it stops again.
     await sluice.groups.set(stops, 'all', { onFailure: 'stop' })
     await append(database, stops, [
       [4, 'a'],
       [5, 'b'],
     ])
     await pipeline.runOnce()
-    expect(await parked()).toHaveLength(2)
+    expect(await deferred()).toHaveLength(2)
     expect((await sluice.operate.groups.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: null })
   })
 

@@ -120,7 +120,7 @@ describe('the waiting flag', () => {
     await worker.steps.next()
   })
 
-  test('P5: an enqueue that is in flight when a process parks is found after its commit', async ({
+  test('P5: an enqueue that is in flight when a process sleeps is found after its commit', async ({
     database,
     queue,
   }) => {

@@ -9,18 +9,18 @@ import { KEYS_ASKED_BEFORE_LOCK, QUEUE_ASKED_BEFORE_LOCK } from '../support/twin
 
 const member = (limit = 10) => [look({ limit }), handle, commit]
 
-describe('a member of a group beside one that parks', () => {
+describe('a member of a group beside one that defers', () => {
   const events = { keys: ['k', 'k', 'other', 'k'], bad: true }
 
-  test('parks later events of the key, whenever the first has failed', async ({ stage }) => {
+  test('defers later events of the key, whenever the first has failed', async ({ stage }) => {
     const sessions = { first: member(1), second: member() }
     const explored = await explore(stage, groupScenario(stage, events, sessions))
     expect(summary(explored)).toEqual({ interleavings: 20, waited: 0, wrong: [] })
   })
 
   test.for([
-    ['for parked keys', KEYS_ASKED_BEFORE_LOCK],
-    ['whether any may be parked', QUEUE_ASKED_BEFORE_LOCK],
+    ['for deferred keys', KEYS_ASKED_BEFORE_LOCK],
+    ['whether any may be deferred', QUEUE_ASKED_BEFORE_LOCK],
   ] as const)('lets them overtake it if it asks %s before it has the lock', async ([, twin], { stage }) => {
     const sessions = { first: member(1), second: [look({ twin }), handle, commit] }
     const explored = await exploreFor(stage, groupScenario(stage, events, sessions), ['2 overtook one of its key'])

@@ -78,7 +78,7 @@ describe('while a COMMIT waits for its standby with the lock of NOTIFY', () => {
 
 const LISTENER = 'sluice listener'
 
-/** It has looked and parked, and found that the other one waits. */
+/** It has looked and sleeps, and found that the other one waits. */
 const HAS_TRIED = `
 SELECT FROM pg_stat_activity
 WHERE application_name = 'sluice control' AND pid <> $1 AND state = 'idle' AND query LIKE '%pg_try_advisory_lock(746501%'`

@@ -134,7 +134,7 @@ describe('a waiting flag that the server does not move', () => {
     vi.useRealTimers()
   })
 
-  test('is tried for again, later and later, although nobody parks', async () => {
+  test('is tried for again, later and later, although nobody sleeps', async () => {
     flag.raise()
     for (let tries = 1; tries <= 3; tries++) {
       server.asked[tries - 1]!.fail()

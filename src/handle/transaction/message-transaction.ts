@@ -249,7 +249,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
 /**
  * After such queries the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
- * constraints may wait to be checked, and may have no time. True of some other queries, for which it costs a round trip.
+ * constraints may wait to be checked, and may have no time. It also matches some harmless queries, which then pay a round trip.
  */
 const ODD = /constraint|deferr|\btemp|timeout/i
 

@@ -66,8 +66,8 @@ export class LeaseClaimer {
       demand.sent()
       const { ran, ended } = await this.#claimBy(on, demand, sizes, taker, admission).finally(() => demand.answered())
       const released = ended.then(release, release)
-      // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
-      // the next claim, on another connection, would take for those of another process.
+      // The transaction that COMMIT has begun ends while the handlers run. A claim that found nothing still has slot locks, which our
+      // next claim, on another connection, would mistake for another process's.
       if (ran.kind === 'sleep') await released
       return ran
     } catch (error) {

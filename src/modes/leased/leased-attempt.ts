@@ -25,7 +25,7 @@ export interface LeasedAttemptOptions {
   readonly runtime: Runtime
   readonly queue: string
   readonly enqueue: EnqueueIn
-  /** Lets so many handlers have a transaction at a time: each takes a connection. */
+  /** Limits how many handlers have a transaction at a time: each takes a connection. */
   readonly gate: Gate
   /** Renews the lease at once. */
   readonly renew: (messages: readonly LeasedMessage[]) => Promise<void>

@@ -77,7 +77,7 @@ export class LeasedBatch {
       for (const leased of group) leased.whenCancelled(() => run.cancel(leased.id))
       await run.run(group.map(({ message }) => message))
     } catch (error) {
-      // Otherwise the lease is lost, or a stop came, which is told of elsewhere.
+      // A lost lease or a stop is reported elsewhere.
       const { queue } = this.#consumption.plan
       if (!ending.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })

@@ -58,7 +58,7 @@ export class TransactionalBatch {
     const together = untilEvidence(rows, evidence)
     this.hasEvidence = evidence.size > 0
     if (!this.#batch.alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
-    // What is left out is in nobody's hands: should the process die, it was not because of that.
+    // Messages that are left out are not in flight: if the process dies, they were not the reason.
     if (together.length < rows.length) await this.#begin(together)
     this.#reportClaimed()
     await this.#handle(together, evidence)

@@ -24,10 +24,10 @@ export interface InTransaction {
 /** What a claim of events took, to the one who settles it. */
 export interface ClaimedEvents {
   readonly group: KnownGroup
-  /** In the order in which they are handled; parked ones too, which are not. */
+  /** In the order in which they are handled; deferred ones too, which are not. */
   readonly events: readonly ClaimedEvent[]
   readonly onFailure: OnFailure
-  /** A failed event waits in its slot: the group stops, or it has parked as many as it may. */
+  /** A failed event waits in its slot: the group stops, or it has deferred as many as it may. */
   readonly holds: boolean
   /** Hears when a message that they have become falls due. */
   readonly onQueued: (dueUs: number) => void
@@ -94,7 +94,7 @@ export class EventClaimer {
   readonly #backlogs = new WeakMap<InTransaction, Backlog>()
   /** Where the next claim begins, so that no slot is always the last. */
   #next: number
-  /** Slots whose first event has to wait, because its key is parked: they are tried last, until each slot has once been first. */
+  /** Slots whose first event has to wait, because its key is deferred: they are tried last, until each slot has once been first. */
   readonly #waiting = new Set<number>()
   /** By slot, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
   #windows: readonly number[] | undefined
@@ -177,7 +177,7 @@ export class EventClaimer {
     const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
     if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
-    // A group that stops parks nothing: what it has parked before it was told so goes first.
+    // A group that stops defers nothing: what it has deferred before it was told so goes first.
     const mayPark = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
     const events = mayPark ? claimed : beforeParked(claimed)
     return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
@@ -214,7 +214,7 @@ export class EventClaimer {
       answeredAtMs: performance.now(),
       transaction,
       evidence,
-      rows: events.filter(({ parked }) => !parked).map(({ row }) => row),
+      rows: events.filter(({ deferred }) => !deferred).map(({ row }) => row),
       full,
       nextDueMs,
       partial: false,
@@ -255,13 +255,13 @@ function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
 }
 
 /**
- * While a group has parked as many as it may, a slot waits at its first event that would be parked as well: a retry that is
+ * While a group has deferred as many as it may, a slot waits at its first event that would be deferred as well: a retry that is
  * slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in its slot.
  */
 function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()
-  return events.filter(({ slot, parked }) => {
-    if (parked) waiting.add(slot)
+  return events.filter(({ slot, deferred }) => {
+    if (deferred) waiting.add(slot)
     return !waiting.has(slot)
   })
 }

@@ -30,7 +30,7 @@ export interface LogRowsOptions {
 /**
  * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
  * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
- * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has parked as many as
+ * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has deferred as many as
  * it may, what failed stays too, and the slot waits for it.
  */
 export class LogRows implements Sink {
@@ -72,7 +72,7 @@ export class LogRows implements Sink {
       const decision = byId.get(id)?.decision
       if (decision !== undefined) this.#plan(planned, event, decision)
       // An earlier event of its key is in the queue, or has failed in this batch.
-      else if (event.parked || (orderingKey !== null && keys.has(orderingKey))) planned.queue(event, PARKED)
+      else if (event.deferred || (orderingKey !== null && keys.has(orderingKey))) planned.queue(event, DEFERRED)
       else planned.leave(event)
     }
     return planned
@@ -116,7 +116,7 @@ function failedKeys(decided: Iterable<Decided>): ReadonlySet<string> {
   return keys
 }
 
-const PARKED = { attempt: 0, dueUs: null, error: null } as const
+const DEFERRED = { attempt: 0, dueUs: null, error: null } as const
 
 interface Planned {
   readonly queued: readonly QueuedEvent[]
@@ -176,7 +176,7 @@ class Plan implements Planned {
     this.#left.add(slot)
   }
 
-  /** Nothing is kept of what has failed, or would be parked, behind an event that was left: it comes again behind that. */
+  /** Nothing is kept of what has failed, or would be deferred, behind an event that was left: it comes again behind that. */
   #stays({ slot, row }: ClaimedEvent): boolean {
     const stays = this.#left.has(slot)
     if (stays) this.withdrawn.add(row.id)

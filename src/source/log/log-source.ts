@@ -172,7 +172,7 @@ export class LogSource implements Source {
     return this.#whenParked(connection, await this.#claimEvents(connection))
   }
 
-  /** Where all events of a claim are parked there is nothing to handle: they are settled, and it claims again. */
+  /** Where all events of a claim are deferred there is nothing to handle: they are settled, and it claims again. */
   async #whenParked(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
     let answer = first
     while (answer.rows.length === 0 && answer.log.events.length > 0) {

@@ -32,7 +32,7 @@ export interface EnqueuedMessage {
   readonly retryPolicy: string | null
   /** Its own lease in leased mode, in milliseconds; null: as the pipeline says. */
   readonly leaseMs: number | null
-  /** Whose message it is; null if none was given. */
+  /** Its tenant; null if none was given. */
   readonly tenant: string | null
   /** Null if none was given. */
   readonly dedupeKey: string | null

@@ -16,7 +16,7 @@ export interface LimitStatus {
   readonly rateIntervalMs: number
   /** How many may begin now; null: no limit. */
   readonly tokens: number | null
-  /** Due, and in nobody's hands: with a limit that is used up, they wait for it. */
+  /** Due, and not in flight: with a limit that is used up, they wait for it. */
   readonly ready: number
 }
 

@@ -32,7 +32,7 @@ export interface MessageStatus {
   readonly attempt: number
   /** After how many failed attempts it dies; null: as the pipeline says. */
   readonly maxAttempts: number | null
-  /** Whose message it is; null if none was given. */
+  /** Its tenant; null if none was given. */
   readonly tenant: string | null
   /** Its dedupe key; null if none was given. */
   readonly dedupeKey: string | null

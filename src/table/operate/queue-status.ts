@@ -5,7 +5,7 @@ import { type Execute, statement, textOf } from '../statement.ts'
 export interface QueueStatus {
   /** Its name. */
   readonly queue: string
-  /** Due, in nobody's hands, and not held. */
+  /** Due, not in flight, and not held. */
   readonly ready: number
   /** Due, and waiting for an earlier message of their ordering key, which has failed, was snoozed or is leased. */
   readonly held: number

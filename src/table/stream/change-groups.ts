@@ -25,11 +25,7 @@ export async function createGroup(
   )
   const made = row !== undefined && booleanOf(row, 'made')
   if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
-    await naming(
-      execute(SET, [stream, group, deferLimit, keepUnread, onFailure === 'defer' ? 'park' : onFailure]),
-      stream,
-      group,
-    )
+    await naming(execute(SET, [stream, group, deferLimit, keepUnread, onFailure]), stream, group)
   return made
 }
 

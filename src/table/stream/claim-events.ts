@@ -21,7 +21,7 @@ export interface ClaimedEvent {
   /** The progress of its slot before it. */
   readonly from: number
   /** An earlier event of its key is in the group's queue. */
-  readonly parked: boolean
+  readonly deferred: boolean
 }
 
 export interface EventClaimOptions {
@@ -59,7 +59,7 @@ export async function lookAtBounds(execute: Execute, { streamId }: KnownGroup): 
 /**
  * Claims events of a group in two statements, which are sent together. The first locks slots; the second reads how far the
  * group has got in them, and the events behind that. A lock gives no newer version of other rows, so only a statement that
- * begins after it sees what the last holder has committed: its progress, and the keys that it has parked.
+ * begins after it sees what the last holder has committed: its progress, and the keys that it has deferred.
  */
 export async function claimEvents(
   execute: Execute,
@@ -108,7 +108,7 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
     position,
     slot,
     from: numberOf(row, 'from_position'),
-    parked: row.parked === true,
+    deferred: row.deferred === true,
   }
 }
 
@@ -284,8 +284,8 @@ FROM step`
 /**
  * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's events
  * come in the order of its primary key (slot, position); segments below the progress are pruned at run time. Whether a key
- * is parked is asked only if the group's queue has keyed messages at all: one descent of group_queued_idx, and only where that has a
- * row one of message_slot_idx, which walks what has left the queue since an old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. All
+ * is deferred is asked only if the group's queue has keyed messages at all: one descent of group_queued_idx, and only where that has a
+ * row one of message_slot_idx, which walks what has left the queue since an old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's deferred keys are not there yet. All
  * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
  * read the whole queue by its primary key. What most events say alike is NULL: a value takes 0.1 us of Node, and a NULL none.
  */
@@ -300,7 +300,7 @@ SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) A
            WHERE m.queue = $1::text AND m.slot >= k.slot AND m.slot <= k.slot AND m.ordering_key = e.ordering_key
            ORDER BY m.slot, m.id LIMIT 1
          ) m
-       ) IS NOT NULL ELSE false END, false) AS parked
+       ) IS NOT NULL ELSE false END, false) AS deferred
 FROM (
   SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at,
          clock_timestamp() AS now,

@@ -63,7 +63,7 @@ export async function readStanding(
   return {
     ...claimContextOf(row),
     onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'defer',
-    deferLimit: numberOf(row, 'park_limit'),
+    deferLimit: numberOf(row, 'defer_limit'),
     mayBeQueued: booleanOf(row, 'may_be_queued'),
     queuedCount: numberOf(row, 'queued_count'),
     lost,
@@ -86,15 +86,15 @@ const READ_QUEUED = statement('group_queued', `SELECT ${MAY_BE_QUEUED('$1')} AS 
 const READ_STANDING = statement(
   'group_standing',
   `
-SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to, noted.may_be_queued, queued.count AS queued_count, ${CLAIM_CONTEXT}
+SELECT g.on_failure, g.defer_limit, g.lost_from, g.lost_to, noted.may_be_queued, queued.count AS queued_count, ${CLAIM_CONTEXT}
 FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 CROSS JOIN (SELECT ${MAY_BE_QUEUED('$2')} AS may_be_queued OFFSET 0) noted CROSS JOIN sluice.stream_group g CROSS JOIN LATERAL (
   SELECT count(*) AS count FROM (
     (SELECT FROM sluice.message m WHERE noted.may_be_queued AND m.queue = $1::text AND m.slot IS NOT NULL
-     ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1))
+     ORDER BY m.slot, m.id LIMIT greatest(g.defer_limit, 1))
     UNION ALL
     (SELECT FROM sluice.message m WHERE noted.may_be_queued AND m.queue = $1::text AND m.slot IS NULL
-     ORDER BY m.priority, m.due_at, m.id LIMIT greatest(g.park_limit, 1))
+     ORDER BY m.priority, m.due_at, m.id LIMIT greatest(g.defer_limit, 1))
   ) m
 ) queued
 WHERE g.id = $2::integer`,

@@ -165,7 +165,7 @@ const GROUP = shape<GroupStatus>({
   oldestUnreadAgeMs: nullable.duration(),
   slotsHeldBack: number(),
   openForMs: nullable.duration(),
-  deferred: number('parked'),
+  deferred: number('deferred'),
   dead: number(),
   members: number(),
   pausedAt: nullable.date(),
@@ -173,7 +173,7 @@ const GROUP = shape<GroupStatus>({
   lost: { select: (of) => `${of}.lost_from, ${of}.lost_to`, read: lostOf },
   onFailure: { select: (of) => `${of}.on_failure`, read: (row) => (row.on_failure === 'stop' ? 'stop' : 'defer') },
   slotsStopped: number(),
-  deferLimit: number('park_limit'),
+  deferLimit: number('defer_limit'),
   keepUnread: nullable.bool(),
   createdAt: date(),
 })

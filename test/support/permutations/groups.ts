@@ -94,9 +94,9 @@ function outcomesOf(events: readonly ClaimedEvent[], bad: number | undefined) {
   const handled: number[] = []
   const queued: QueuedEvent[] = []
   const held = new Set<string>()
-  for (const { slot, position, row, parked } of events) {
+  for (const { slot, position, row, deferred } of events) {
     const { orderingKey } = row
-    const waits = parked || held.has(orderingKey ?? '')
+    const waits = deferred || held.has(orderingKey ?? '')
     if (!waits && position !== bad) {
       handled.push(position)
       continue

@@ -27,7 +27,7 @@ export interface Log {
   /** It has come there in 64,000 moves: all rows of its progress but the last are dead. */
   readonly dead: LogTarget
   /** Its queue has 1,000 messages with keys. */
-  readonly parked: LogTarget
+  readonly deferred: LogTarget
   /** Its queue has had 20,000 messages with keys, which are dead rows. */
   readonly failed: LogTarget
   /** Five events of each slot are unread. */
@@ -65,19 +65,19 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
   )
   await client.query(
     `INSERT INTO sluice.message (queue, ordering_key, payload, event_position)
-     SELECT CASE WHEN n <= 1000 THEN 'log:parked' WHEN n <= ${1_000 + FAILED} THEN 'log:failed' ELSE 'other' END,
-            CASE WHEN n % 2 = 0 OR n <= ${1_000 + FAILED} THEN 'parked ' || n END, '{}', n
+     SELECT CASE WHEN n <= 1000 THEN 'log:deferred' WHEN n <= ${1_000 + FAILED} THEN 'log:failed' ELSE 'other' END,
+            CASE WHEN n % 2 = 0 OR n <= ${1_000 + FAILED} THEN 'deferred ' || n END, '{}', n
      FROM generate_series(1, 100000) n`,
   )
   await client.query(`DELETE FROM sluice.message WHERE queue = 'log:failed'`)
   const groups = {
     clean: await makeGroup(client, { name: 'clean', moves: 1, at: EVENTS / 2 }),
     dead: await makeGroup(client, { name: 'dead', moves: MOVES, at: EVENTS / 2 }),
-    parked: await makeGroup(client, { name: 'parked', moves: 1, at: EVENTS / 2 }),
+    deferred: await makeGroup(client, { name: 'deferred', moves: 1, at: EVENTS / 2 }),
     failed: await makeGroup(client, { name: 'failed', moves: 1, at: EVENTS / 2 }),
     near: await makeGroup(client, { name: 'near', moves: 1, at: EVENTS - 5 * SLOTS }),
   }
-  for (const { groupId } of [groups.parked, groups.failed])
+  for (const { groupId } of [groups.deferred, groups.failed])
     await client.query('SELECT sluice_private.note_queued($1)', [groupId])
   let statistics: Statistics | undefined
   return {

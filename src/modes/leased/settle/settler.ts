@@ -38,7 +38,7 @@ export class Settler {
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
 
-  /** @param onEnded its place is free */
+  /** @param onEnded called when a message is settled or lost, and its room is free */
   constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, onEnded: OnEnded) {
     this.#runtime = runtime
     this.#consumption = consumption
