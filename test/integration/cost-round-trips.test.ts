@@ -12,6 +12,8 @@ import { raise } from '../support/steps.ts'
  * fails. The BEGIN has the settings for the time after which the server ends the transaction, three for the planner, and one
  * more, `jit`, where the database has it on; COMMIT begins the next transaction with the same.
  */
+/** Statements that find rows by their ids, and before version 17 by their ctids. */
+const SETTLING = new Set(['ack', 'postpone', 'dead_letter'])
 const LIMIT = inject('serverVersion') < 170_000 ? 'SET' : 'SET; SET; SET'
 const BEGIN = `BEGIN; ${LIMIT}; SET; SET; SET`
 const COMMIT = `COMMIT; ${LIMIT}; SET; SET; SET`
@@ -197,7 +199,7 @@ async function namesOn({ sql }: TestDatabase, claim: string): Promise<(sent: str
   const more = jit === 'on' ? 1 : 0
   return (sent) => {
     if (sent === 'claim') return claim
-    if (sent === 'ack' && isOlder) return 'ack_by_place'
+    if (isOlder && SETTLING.has(sent)) return `${sent}_by_place`
     if (sent === FIRST_SAVEPOINT) return `${'SET; '.repeat(more)}${sent}`
     if (sent === BEGIN || sent === COMMIT) return sent + '; SET'.repeat(more)
     return sent.endsWith(CONFINE) ? sent + '; SET'.repeat(more) : sent
