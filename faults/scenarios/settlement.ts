@@ -99,8 +99,11 @@ function keepBack(network: TcpProxy) {
   }
   network.passes = (message, { from, application, connection }) => {
     if (application !== 'sluice') return true
-    if (from === 'client') return isSent && isKept && begins(message) ? 'wait' : true
-    if (message.type === 'C' && message.bytes.toString('utf8', 5).startsWith('UPDATE ')) settling = connection
+    if (from === 'client') {
+      if (!isSent || !isKept || !begins(message)) return true
+      settling = connection
+      return 'wait'
+    }
     if (connection === settling && saysCommitted(message)) isAnswered = true
     return true
   }
