@@ -48,8 +48,8 @@ export class Allowance implements Admission {
 
   nothing({ rows, nextDueMs, partial }: ClaimAnswer): Nothing {
     // What was found, and is not handled because the pipeline pauses or ends, says nothing about the tenants.
-    if (rows.length > 0) return { kind: 'sleep', nextDueMs, partial }
-    return { kind: 'sleep', nextDueMs, partial: partial || this.#nothing(0).partial }
+    const missed = rows.length === 0 && this.#nothing(0).partial
+    return { kind: 'sleep', nextDueMs, partial: partial || missed }
   }
 
   /** The transaction would keep permits that it has no messages for. */

@@ -57,7 +57,7 @@ export class Limiter {
     demand.sent()
     try {
       const emptyMs = this.#emptyUntilMs - performance.now()
-      if (emptyMs > 0) return { kind: 'sleep', nextDueMs: emptyMs, partial: false }
+      if (emptyMs > 0) return nothingIn(emptyMs)
       return await this.#prepare(this.#share(most, runners))
     } finally {
       demand.answered()
@@ -72,7 +72,7 @@ export class Limiter {
     this.#turn = turn ?? this.#turn
     if (prepared.waitMs !== 0) this.#backoff.reset()
     if (granted > 0) return new Allowance({ queue, control, claimed: this.#claimed }, { ...prepared, granted })
-    return this.#nothingIn(await this.#waitMs(prepared))
+    return nothingIn(await this.#waitMs(prepared))
   }
 
   /** In how many milliseconds something may be claimed again. */
@@ -83,10 +83,6 @@ export class Limiter {
     // A tenant without tokens keeps no other tenant from theirs.
     if (shares === undefined) this.#emptyUntilMs = performance.now() + inMs
     return inMs
-  }
-
-  #nothingIn(nextDueMs: number | null): Nothing {
-    return { kind: 'sleep', nextDueMs, partial: false }
   }
 
   /**
@@ -127,6 +123,10 @@ export class Limiter {
     })
     demand.draining.addEventListener('abort', unwatch, { once: true })
   }
+}
+
+function nothingIn(nextDueMs: number | null): Nothing {
+  return { kind: 'sleep', nextDueMs, partial: false }
 }
 
 /** So many claims in a row may find nothing, because others are faster, before the process waits. */

@@ -1,3 +1,5 @@
+import type { Nothing } from '../claim/admission.ts'
+
 /**
  * How a mode claims messages, has them handled, and settles them. {@link Demand} decides when; it knows no SQL, and a
  * round knows nothing of runners, sleep and backoff.
@@ -73,14 +75,8 @@ export type Next =
   | { readonly kind: 'claim' }
   /** The next batch must have the process for itself. */
   | { readonly kind: 'claim alone' }
-  /** A claim has found nothing. */
-  | {
-      readonly kind: 'sleep'
-      /** When something may be due; null: nothing is waiting. */
-      readonly nextDueMs: number | null
-      /** It has not seen everything: another claim may find something now. */
-      readonly partial: boolean
-    }
+  /** A claim has found nothing, or nothing may be claimed for now. */
+  | Nothing
 
 export const CLAIM = { kind: 'claim' } as const satisfies Next
 export const CLAIM_ALONE = { kind: 'claim alone' } as const satisfies Next

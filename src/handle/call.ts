@@ -11,7 +11,7 @@ import type { RunContext } from './run-context.ts'
 /** What one call of a handler came to: an outcome for each of its messages, or how it failed. */
 export type Called = readonly Outcome[] | CallFailed
 
-/** The handler threw, was late, or returned what is no outcome. What it wrote is undone, unless it has committed it. */
+/** The handler threw, was late, or returned something other than an outcome. Its writes are undone, unless it has committed them. */
 export class CallFailed {
   readonly error: unknown
   /** Its messages are settled already. */

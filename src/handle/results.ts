@@ -2,6 +2,7 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOrdered } from '../plan/options.ts'
+import { ACK } from '../settle/decide.ts'
 import { withCause } from '../telemetry/events.ts'
 import type { Refusal } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
@@ -9,7 +10,6 @@ import { BlockedKeys } from './blocked-keys.ts'
 import { type Called, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
 import { NotHandled } from './handler.ts'
-import { ACK } from './to-outcome.ts'
 
 /** What became of the messages of a batch: it goes to the settlement, and may block later messages of a key. */
 export class Results {

@@ -1,9 +1,7 @@
 import type { Duration } from '../basics/duration.ts'
 import { errorText, expected } from '../errors.ts'
 import { ack, deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
-
-/** Frozen, because all messages whose handlers return nothing have the same one. */
-export const ACK: Outcome = Object.freeze({ kind: 'ack' })
+import { ACK } from '../settle/decide.ts'
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(

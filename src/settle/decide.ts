@@ -27,7 +27,8 @@ export interface DatabaseClock {
   readonly passedUs: () => number
 }
 
-const ACK: Outcome = Object.freeze({ kind: 'ack' })
+/** Frozen, because all messages whose handlers return nothing have the same one. */
+export const ACK: Outcome = Object.freeze({ kind: 'ack' })
 const ACKED: Gone = Object.freeze({ kind: 'gone', why: 'acked' })
 
 /**

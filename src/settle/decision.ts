@@ -68,6 +68,16 @@ export interface Decided {
   readonly event: SluiceEvent | undefined
 }
 
+/** Whether it is due again as soon as it is written, also where it was decided some time ago. @param nowUs the database's clock */
+export function isDue({ decision }: Decided, nowUs: number): boolean {
+  return (decision.kind === 'later' || decision.kind === 'back') && (decision.atOnce || decision.dueUs <= nowUs)
+}
+
+/** In how many milliseconds it is due again, if it is to be tried again. @param nowUs the database's clock */
+export function dueInMs({ decision }: Decided, nowUs: number): number | undefined {
+  return decision.kind === 'later' ? Math.max(0, (decision.dueUs - nowUs) / 1_000) : undefined
+}
+
 /** Whether later messages of its key wait for it. */
 export function holdsBack({ decision: { kind } }: Decided): boolean {
   return kind === 'later' || kind === 'blocked'

@@ -13,7 +13,7 @@ import {
   type SettleIn,
 } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
-import type { Decided } from './decision.ts'
+import { type Decided, isDue } from './decision.ts'
 
 /** What decisions about rows of `sluice.message` are written with. */
 export interface RowsIn extends SettleIn {
@@ -35,7 +35,7 @@ export interface SentDecisions {
   readonly all: readonly Promise<unknown>[]
 }
 
-/** Sends the statements that decisions need, without waiting in between. Nothing is sent for what goes back by itself. */
+/** Sends the statements that decisions need, without waiting in between. */
 export function sendDecisions(execute: Execute, rowsIn: RowsIn, decided: Iterable<Decided>): SentDecisions {
   const { acked, kept, later, dead, expired, cancelled, anyDue } = sorted(rowsIn, decided)
   const written: Promise<readonly string[]>[] = []
@@ -80,6 +80,7 @@ function sorted({ alphabet, nowUs }: RowsIn, decided: Iterable<Decided>): Sorted
   for (const one of decided) {
     const { decision, message } = one
     const { id } = message
+    rows.anyDue ||= isDue(one, nowUs)
     switch (decision.kind) {
       case 'gone':
         if (decision.why !== 'acked') rows[decision.why].push(id)
@@ -88,11 +89,9 @@ function sorted({ alphabet, nowUs }: RowsIn, decided: Iterable<Decided>): Sorted
         break
       case 'later':
         rows.later.push({ ...fitted(decision, alphabet), id })
-        rows.anyDue ||= decision.atOnce || decision.dueUs <= nowUs
         break
       case 'back':
         rows.later.push({ ...decision, id, error: null })
-        rows.anyDue ||= decision.atOnce || decision.dueUs <= nowUs
         break
       case 'dead':
         rows.dead.push({ ...fitted(decision, alphabet), id, reason: alphabet.fit(decision.reason) })
@@ -112,8 +111,14 @@ export function fitted<Failed extends Pick<LaterRow, 'error' | 'details'>>(faile
   return { ...failed, error, details: { worker, stack: alphabet.fit(stack) } }
 }
 
-/** The texts that decisions store: errors, stacks and reasons. */
-export function textsOf(decided: Iterable<Decided>): readonly string[] {
+/** Asks about characters of errors, stacks and reasons that are not known yet. Without an answer they are escaped. */
+export async function learnTexts(execute: Execute, alphabet: Alphabet, decided: Iterable<Decided>): Promise<void> {
+  const texts = textsOf(decided)
+  if (texts.length > 0) await alphabet.learnUnknown(execute, texts).catch(() => undefined)
+}
+
+/** The texts that decisions store. */
+function textsOf(decided: Iterable<Decided>): readonly string[] {
   const texts: string[] = []
   for (const { decision } of decided) {
     if (decision.kind === 'gone' || decision.kind === 'back') continue

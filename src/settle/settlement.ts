@@ -4,8 +4,8 @@ import type { Alphabet } from '../session/alphabet.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { decide, decideDropped, decideHarmful, type Rules } from './decide.ts'
-import { type Decided, holdsBack } from './decision.ts'
-import { textsOf } from './send-decisions.ts'
+import { type Decided, dueInMs, holdsBack } from './decision.ts'
+import { learnTexts } from './send-decisions.ts'
 import { countsOf, type SettledCounts, type SettledMessage, settledOf } from './settled-messages.ts'
 
 /** Where the messages of a batch came from, and where what was decided about them is written. */
@@ -60,10 +60,12 @@ export class Settlement {
   /** In how many milliseconds its messages are due again. */
   get dueInMs(): readonly number[] {
     let inMs: number[] | undefined
-    for (const { decision } of this.#decided.values()) {
-      if (decision.kind !== 'later') continue
+    const nowUs = this.#rules.clock.nowUs()
+    for (const one of this.#decided.values()) {
+      const ms = dueInMs(one, nowUs)
+      if (ms === undefined) continue
       inMs ??= []
-      inMs.push(Math.max(0, (decision.dueUs - this.#rules.clock.nowUs()) / 1_000))
+      inMs.push(ms)
     }
     return inMs ?? NEVER
   }
@@ -113,8 +115,7 @@ export class Settlement {
 
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
   async learnTexts(execute: Execute): Promise<void> {
-    const texts = textsOf(this.#decided.values())
-    if (texts.length > 0) await this.#alphabet.learnUnknown(execute, texts).catch(() => undefined)
+    await learnTexts(execute, this.#alphabet, this.#decided.values())
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { Alphabet } from '../../session/alphabet.ts'
-import type { Decided, Decision } from '../../settle/decision.ts'
+import { type Decided, type Decision, isDue } from '../../settle/decision.ts'
 import { fitted } from '../../settle/send-decisions.ts'
 import type { Sink, Writing } from '../../settle/settlement.ts'
 import { forgetEvidence, wakeSleepers } from '../../table/settle/around.ts'
@@ -50,13 +50,13 @@ export class LogRows implements Sink {
     const byId = new Map(decided.map((one) => [one.message.id, one]))
     const { queued, dead, moved, held, withdrawn } = this.#planned(events, byId)
     const nowUs = passedUs()
-    const isDue = ({ decision }: Decided) => decision.kind === 'later' && (decision.atOnce || decision.dueUs <= nowUs)
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
     if (held.length > 0) sent.push(holdSlots(execute, group, held))
-    if (decided.some((one) => isDue(one) && !withdrawn.has(one.message.id))) sent.push(wakeSleepers(execute, queue))
+    if (decided.some((one) => isDue(one, nowUs) && !withdrawn.has(one.message.id)))
+      sent.push(wakeSleepers(execute, queue))
     if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
     const written = allAnswered(sent).then(() => {
       if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))

@@ -9,7 +9,7 @@ export interface KeptKey {
 }
 
 /**
- * Keeps the dedupe keys of messages that have succeeded taken. It goes before the statement that removes them, in the same
+ * Keeps dedupe keys taken after their messages have succeeded. It goes before the statement that removes them, in the same
  * transaction, and only for messages that ask for it. It waits for no producer: the key of sluice.settled has the message's
  * id in it. Leased messages are locked by it, so that they are the same that are removed then; which of them have been
  * settled, that statement says.

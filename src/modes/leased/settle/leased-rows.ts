@@ -6,7 +6,7 @@ import type { LeasedMessage } from '../leased-message.ts'
 /** What writing under leases needs of a process. */
 export type LeasedRuntime = Pick<Runtime, 'serverVersion' | 'historyBy' | 'alphabet'>
 
-/** Rows that may be written by whoever has their leases. @param nowUs the database's clock, or a little earlier */
+/** Rows that this process may write while it has their leases. @param nowUs the database's clock, or a little earlier */
 export function leasedRows(
   { serverVersion, historyBy, alphabet }: LeasedRuntime,
   queue: string,

@@ -1,13 +1,12 @@
 import { Backoff } from '../../../basics/backoff.ts'
 import { pause } from '../../../basics/pause.ts'
 import type { Consumption } from '../../../handle/consumption.ts'
-import { ACK } from '../../../handle/to-outcome.ts'
 import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { isRefusal } from '../../../session/refusal.ts'
-import { decide, decideBack, decideDropped, decideHarmful, type Rules } from '../../../settle/decide.ts'
-import { type Decided, holdsBack } from '../../../settle/decision.ts'
-import { textsOf } from '../../../settle/send-decisions.ts'
+import { ACK, decide, decideBack, decideDropped, decideHarmful, type Rules } from '../../../settle/decide.ts'
+import { type Decided, dueInMs, holdsBack } from '../../../settle/decision.ts'
+import { learnTexts } from '../../../settle/send-decisions.ts'
 import { countsOf, settledOf } from '../../../settle/settled-messages.ts'
 import { type ClockAnswer, rulesOf } from '../../../source/rules-of.ts'
 import { leftUntouched } from '../../../table/rows-missing.ts'
@@ -157,9 +156,11 @@ export class Settler {
 
   async #write(outcomes: readonly LeasedOutcome[]): Promise<void> {
     const { alphabet, control } = this.#runtime
-    const texts = textsOf(outcomes.map(({ decided }) => decided))
-    // Without an answer they are escaped.
-    if (texts.length > 0) await alphabet.learnUnknown(control.execute, texts).catch(() => undefined)
+    await learnTexts(
+      control.execute,
+      alphabet,
+      outcomes.map(({ decided }) => decided),
+    )
     // To wait for a lock once more would keep the others waiting.
     const isRepeated = outcomes.some(({ hasFailed }) => hasFailed)
     const nowUs = Math.floor(this.#rules.clock.passedUs())
@@ -218,16 +219,11 @@ export class Settler {
       const { leased, isBack } = outcome
       if (!ids.has(leased.id) && !leased.isCommitted && !isBack) this.#lost(leased)
       else {
-        this.#end(leased, isBack, this.#dueInMs(outcome.decided))
+        this.#end(leased, isBack, dueInMs(outcome.decided, this.#rules.clock.nowUs()))
         if (!isBack) settled.push(outcome)
       }
     }
     if (settled.length > 0) this.#tellSettled(settled)
-  }
-
-  #dueInMs({ decision }: Decided): readonly number[] {
-    if (decision.kind !== 'later') return []
-    return [Math.max(0, (decision.dueUs - this.#rules.clock.nowUs()) / 1_000)]
   }
 
   #tellSettled(settled: readonly LeasedOutcome[]): void {
@@ -249,9 +245,9 @@ export class Settler {
     this.#end(leased, false)
   }
 
-  #end(leased: LeasedMessage, returned: boolean, dueInMs: readonly number[] = []): void {
+  #end(leased: LeasedMessage, returned: boolean, inMs?: number): void {
     leased.end()
-    this.#onEnded(leased, returned, dueInMs)
+    this.#onEnded(leased, returned, inMs === undefined ? [] : [inMs])
   }
 }
 
