@@ -1,15 +1,18 @@
 import type { ClaimedRow } from '../table/claim/claim.ts'
-import type { Lease } from '../table/claim/lease.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
-import type { ClaimAnswer, SentClaim } from './claim-answer.ts'
+import type { ClaimAnswer, ClaimTerms, SentClaim } from './claim-answer.ts'
 
 /** Leave for a round to claim. A queue without limits gives {@link UNLIMITED}, and a round never asks which of them it has. */
 export interface Admission {
   /** A round under limits claims once: each claim asks anew. */
   readonly isSingle: boolean
   /** Begins the transaction that claims, and sends its first claim. */
-  begin<Sent>(connection: BatchConnection, limit: TransactionLimit, send: Senders<Sent>): Promise<Sent | Nothing>
+  begin<Sent>(
+    connection: BatchConnection,
+    limit: TransactionLimit,
+    send: (terms: Admitted) => Sent,
+  ): Promise<Sent | Nothing>
   /** A claim has found nothing, or what it found is not handled now. */
   nothing(answer: ClaimAnswer): Nothing
   /** Undefined: what was claimed is to be handled. Otherwise it goes back, because the transaction would keep too much. */
@@ -22,13 +25,8 @@ export interface Admission {
   close(): void
 }
 
-/** How a claim is sent. */
-export interface Senders<Sent> {
-  /** @param most the most messages to take; undefined: a batch */
-  readonly open: (most?: number) => Sent
-  /** The transaction has locked the messages already. @param claim takes them */
-  readonly given: (most: number, claim: (lease?: Lease) => Promise<ClaimAnswer>) => Sent
-}
+/** What a claim may take by the limits. */
+export type Admitted = Pick<ClaimTerms, 'most' | 'locked'>
 
 /** Nothing may be claimed for now. */
 export interface Nothing {
@@ -51,11 +49,11 @@ export interface AdmittedDemand {
 
 export const UNLIMITED: Admission = {
   isSingle: false,
-  async begin(connection, limit, { open }) {
+  async begin(connection, limit, send) {
     // In one packet.
     return connection.together(() => {
       connection.begin(limit)
-      return open()
+      return send({})
     })
   },
   nothing: ({ nextDueMs, partial }) => ({ kind: 'sleep', nextDueMs, partial }),

@@ -1,33 +1,30 @@
 import { pause } from '../basics/pause.ts'
 import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
-import { claimLocked } from '../table/claim/claim-locked.ts'
-import type { Lease } from '../table/claim/lease.ts'
 import { leasePermits, lockPermits, lockShares, type Prepared, returnTokens } from '../table/limit/limits.ts'
 import type { Execute } from '../table/statement.ts'
-import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
-import type { Admission, Nothing, Senders } from './admission.ts'
+import type { Admission, Admitted, Nothing } from './admission.ts'
 import type { ClaimAnswer, SentClaim } from './claim-answer.ts'
 import { hasExpired } from './has-expired.ts'
 
-export interface AllowanceOptions {
+/** Where an allowance comes from: it hears what a claim has found, and says whether to claim again at once. */
+export interface AllowedBy {
   readonly queue: string
   readonly control: Pick<Control, 'execute'>
-  /** Hears what a claim has found. Returns whether to claim again at once, if nothing of it is handled. */
-  readonly claimed: (found: number, isHandled: boolean, ofTenants: boolean) => boolean
+  claimed(found: number, isHandled: boolean, ofTenants: boolean): boolean
 }
 
 /** What a claim of a queue with limits may take. Tokens that it does not use go back. */
 export class Allowance implements Admission {
   readonly isSingle = true
   readonly #prepared: Prepared & { readonly granted: number }
-  readonly #options: AllowanceOptions
+  readonly #limiter: AllowedBy
   #used: readonly ClaimedRow[] = []
 
-  constructor(options: AllowanceOptions, prepared: Prepared & { readonly granted: number }) {
-    this.#options = options
+  constructor(limiter: AllowedBy, prepared: Prepared & { readonly granted: number }) {
+    this.#limiter = limiter
     this.#prepared = prepared
   }
 
@@ -35,13 +32,11 @@ export class Allowance implements Admission {
   async begin<Sent>(
     connection: BatchConnection,
     limit: TransactionLimit,
-    { open, given }: Senders<Sent>,
+    send: (terms: Admitted) => Sent,
   ): Promise<Sent | Nothing> {
-    const { execute } = connection
     connection.begin(limit)
-    const { most, ids } = await this.#lock(execute)
-    if (most > 0 && ids === undefined) return open(most)
-    if (most > 0 && ids !== undefined && ids.length > 0) return given(most, (lease) => this.#claim(execute, ids, lease))
+    const { most, locked } = await this.#lock(connection.execute)
+    if (most > 0 && locked?.length !== 0) return send({ most, locked })
     await connection.rollback()
     return this.#nothing(0)
   }
@@ -53,19 +48,19 @@ export class Allowance implements Admission {
   }
 
   /** The transaction would keep permits that it has no messages for. */
-  goesBack({ rows }: ClaimAnswer, { most = rows.length }: SentClaim): Nothing | undefined {
+  goesBack({ rows }: ClaimAnswer, { terms: { most = rows.length } }: SentClaim): Nothing | undefined {
     return this.#prepared.takesPermits && rows.length < most ? this.#nothing(rows.length) : undefined
   }
 
   async lease({ execute }: BatchConnection, rows: readonly ClaimedRow[], lease: string): Promise<void> {
     if (!this.#prepared.takesPermits) return
     const ids = rows.map(({ id }) => id)
-    await leasePermits(execute, this.#options.queue, ids, lease)
+    await leasePermits(execute, this.#limiter.queue, ids, lease)
   }
 
   /** What a claim has found begins, but for messages whose life had ended by then. */
   took({ rows, nowUs }: ClaimAnswer): void {
-    this.#options.claimed(rows.length, true, this.#ofTenants)
+    this.#limiter.claimed(rows.length, true, this.#ofTenants)
     this.#used = [...this.#used, ...rows.filter((row) => !hasExpired(row, nowUs))]
   }
 
@@ -75,38 +70,20 @@ export class Allowance implements Admission {
   }
 
   #nothing(found: number): Nothing {
-    return { kind: 'sleep', nextDueMs: null, partial: this.#options.claimed(found, false, this.#ofTenants) }
+    return { kind: 'sleep', nextDueMs: null, partial: this.#limiter.claimed(found, false, this.#ofTenants) }
   }
 
   get #ofTenants(): boolean {
     return this.#prepared.shares !== undefined
   }
 
-  async #lock(execute: Execute): Promise<Locked> {
-    const { queue } = this.#options
+  async #lock(execute: Execute): Promise<Admitted & { readonly most: number }> {
+    const { queue } = this.#limiter
     const { granted, takesPermits, shares } = this.#prepared
     if (shares === undefined) return { most: takesPermits ? await lockPermits(execute, queue, granted) : granted }
     const { ids, surplus } = await lockShares(execute, queue, granted, shares)
-    return { most: ids.length + (surplus ? 1 : 0), ids }
-  }
-
-  /** The messages that are locked, and their leases, as a claim that has found them. */
-  async #claim(execute: Execute, ids: readonly string[], lease?: Lease): Promise<ClaimAnswer> {
-    const sentAtMs = performance.now()
-    const { queue } = this.#options
-    // Behind the claim: see Claimer.
-    const [claim] = await Promise.all([claimLocked(execute, queue, ids, lease), refuseGroupQueue(execute, queue)])
-    const answeredAtMs = performance.now()
-    return {
-      ...claim,
-      kind: 'unkeyed',
-      sentAtMs,
-      answeredAtMs,
-      full: true,
-      nextDueMs: null,
-      partial: false,
-      void: false,
-    }
+    // With fewer permits than messages, some are left over.
+    return { most: ids.length + (surplus ? 1 : 0), locked: ids }
   }
 
   get #unused(): ReadonlyMap<string, number> {
@@ -120,7 +97,7 @@ export class Allowance implements Admission {
   }
 
   async #giveBack(unused: ReadonlyMap<string, number>): Promise<void> {
-    const { control, queue } = this.#options
+    const { control, queue } = this.#limiter
     let left = unused
     for (let tries = 0; left.size > 0 && tries < MOST_TRIES; tries += 1) {
       if (tries > 0) await pause(tries)
@@ -128,14 +105,6 @@ export class Allowance implements Admission {
       left = new Map([...left].filter(([tenant]) => busy.includes(tenant)))
     }
   }
-}
-
-/** What a transaction has locked for its claim. */
-interface Locked {
-  /** The messages that it may take, by its permits: with fewer, some are left over. */
-  readonly most: number
-  /** The messages, where they are locked already. */
-  readonly ids?: readonly string[]
 }
 
 const MOST_TRIES = 10

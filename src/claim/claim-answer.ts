@@ -44,18 +44,20 @@ export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
 /** Messages with ordering keys, or without. */
 export type MessageKind = 'keyed' | 'unkeyed'
 
-/** The lease that a claim of leased mode writes. */
-export interface LeaseTerms extends Lease {
-  /** How many messages it takes at most. */
-  readonly most: number
+/** What a claim may take. */
+export interface ClaimTerms {
+  /** The most messages. @default a batch */
+  readonly most?: number | undefined
+  /** What is taken is leased as well, for when the transaction has committed. */
+  readonly lease?: Lease | undefined
+  /** The messages to take: the transaction has locked them already. */
+  readonly locked?: readonly string[] | undefined
 }
 
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
-  /** What is claimed behind it in the same transaction is leased as well. */
-  readonly lease: LeaseTerms | undefined
-  /** The same goes for the most messages to take; undefined: a batch. */
-  readonly most: number | undefined
+  /** Those of what is claimed behind it in the same transaction, too. */
+  readonly terms: ClaimTerms
   readonly first: Promise<ClaimAnswer>
   /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean

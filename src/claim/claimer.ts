@@ -1,10 +1,12 @@
 import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
+import { claimLocked } from '../table/claim/claim-locked.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
+import type { Lease } from '../table/claim/lease.ts'
 import { ensureSlots, type QueueScan, scanQueue } from '../table/claim/queue-scan.ts'
-import { refuseGroupQueue } from '../table/stream/group-queue.ts'
+import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, endsTransaction, type LeaseTerms, type MessageKind, type SentClaim } from './claim-answer.ts'
+import { type ClaimAnswer, type ClaimTerms, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
 import { FlooredClaims, type FlooredClaimsOptions } from './floored-claims.ts'
 import { SweepClock } from './sweep-clock.ts'
@@ -12,8 +14,8 @@ import { Turns } from './turns.ts'
 
 export interface ClaimerOptions extends FlooredClaimsOptions {
   readonly control: Pick<Control, 'execute'>
-  /** It is the group of the queue that claims. @default false */
-  readonly ofGroup?: boolean
+  /** Sent behind each claim, in its packet: an error undoes the claim. */
+  readonly check?: ((execute: Execute) => Promise<void>) | undefined
 }
 
 const BOTH_KINDS: readonly MessageKind[] = ['keyed', 'unkeyed']
@@ -61,51 +63,44 @@ export class Claimer {
     this.#claims.spread.resize(concurrency)
   }
 
-  /**
-   * Sends a claim in the transaction that has just been begun.
-   *
-   * @param lease what is claimed is leased as well, for when the transaction has committed
-   * @param most the most messages to take, where that is fewer than a batch
-   */
-  send(connection: BatchConnection, lease?: LeaseTerms, most = lease?.most): SentClaim {
+  /** Sends a claim in the transaction that has just been begun. */
+  send(connection: BatchConnection, terms: ClaimTerms = {}): SentClaim {
     this.#claims.meet(connection)
-    const on = { connection, lease, most }
-    const sent = this.#firstScan.over ? this.#sendAtOnce(on) : this.#sendBehindScan(on)
+    const sent = this.#send(connection, terms)
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [sent.first, sent.scan]) answer?.catch(() => undefined)
     return sent
   }
 
-  #sendAtOnce(on: ClaimOn): SentClaim {
-    const { connection, lease, most } = on
-    const first = this.#claimNext(on)
+  #send(connection: BatchConnection, terms: ClaimTerms): SentClaim {
+    if (terms.locked !== undefined)
+      return { terms, first: this.#claimLocked(connection, terms.locked, terms.lease), atOnce: true, scan: undefined }
+    return this.#firstScan.over ? this.#sendAtOnce(connection, terms) : this.#sendBehindScan(connection, terms)
+  }
+
+  #sendAtOnce(connection: BatchConnection, terms: ClaimTerms): SentClaim {
+    const first = this.#claimNext(connection, terms)
     const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
-    return {
-      lease,
-      most,
-      first,
-      atOnce: true,
-      scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined,
-    }
+    const scan = isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined
+    return { terms, first, atOnce: true, scan }
   }
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
-  #sendBehindScan(on: ClaimOn): SentClaim {
-    const { connection, lease, most } = on
+  #sendBehindScan(connection: BatchConnection, terms: ClaimTerms): SentClaim {
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
-    return { lease, most, first: answered.then(() => this.#claimNext(on)), atOnce: false, scan }
+    return { terms, first: answered.then(() => this.#claimNext(connection, terms)), atOnce: false, scan }
   }
 
-  #claimNext(on: ClaimOn): Promise<ClaimAnswer> {
+  #claimNext(connection: BatchConnection, terms: ClaimTerms): Promise<ClaimAnswer> {
     const [kind = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
-    return this.#claim(on, kind, this.#fromBottom.delete(kind))
+    return this.#claim(connection, terms, kind, this.#fromBottom.delete(kind))
   }
 
   /** The answer to a sent claim; where that took nothing, the rest of the sweep. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
-    const on = { connection, lease: sent.lease, most: sent.most }
+    const { terms } = sent
     const first = await sent.first
     // The scan that was sent behind it is not worth waiting for.
     if (endsTransaction(first)) return first
@@ -113,7 +108,7 @@ export class Claimer {
     let { partial } = first
     if (scan === undefined) {
       const others = this.#kinds().filter((kind) => kind !== first.kind)
-      const other = await this.#firstOf(on, others, false)
+      const other = await this.#firstOf(connection, terms, others, false)
       if (other !== undefined && endsTransaction(other)) return other
       partial ||= other?.partial ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
@@ -121,7 +116,7 @@ export class Claimer {
       scan = await this.#scanQueue(connection, undefined)
     }
     if (!scan.ready) return { ...first, partial, nextDueMs: scan.nextDueMs }
-    const swept = await this.#sweepFrom(on)
+    const swept = await this.#sweepFrom(connection, terms)
     if (swept !== undefined && endsTransaction(swept)) return swept
     // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
     this.#knownSlots.clear()
@@ -191,19 +186,24 @@ export class Claimer {
     return scan
   }
 
-  async #sweepFrom(on: ClaimOn): Promise<ClaimAnswer | undefined> {
+  async #sweepFrom(connection: BatchConnection, terms: ClaimTerms): Promise<ClaimAnswer | undefined> {
     const started = performance.now()
     this.#fromBottom.clear()
-    const answer = await this.#firstOf(on, this.#kinds(), true)
+    const answer = await this.#firstOf(connection, terms, this.#kinds(), true)
     this.#sweep.ran(performance.now() - started)
     return answer
   }
 
   /** The first claim that took rows; else one that ended early; else the last. */
-  async #firstOf(on: ClaimOn, kinds: readonly MessageKind[], bottom: boolean): Promise<ClaimAnswer | undefined> {
+  async #firstOf(
+    connection: BatchConnection,
+    terms: ClaimTerms,
+    kinds: readonly MessageKind[],
+    bottom: boolean,
+  ): Promise<ClaimAnswer | undefined> {
     let found: ClaimAnswer | undefined
     for (const kind of kinds) {
-      const answer = await this.#claim(on, kind, bottom)
+      const answer = await this.#claim(connection, terms, kind, bottom)
       if (endsTransaction(answer)) return answer
       if (!found?.partial) found = answer
     }
@@ -234,26 +234,28 @@ export class Claimer {
     return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 
-  async #claim({ connection, lease, most }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const claimed = this.#claims.claim(connection, { kind, bottom, lease, most })
-    const [answer] = await Promise.all([claimed, this.#refuseOfGroup(connection)])
+  async #claim(
+    connection: BatchConnection,
+    terms: ClaimTerms,
+    kind: MessageKind,
+    bottom: boolean,
+  ): Promise<ClaimAnswer> {
+    const claimed = this.#claims.claim(connection, terms, kind, bottom)
+    const [answer] = await Promise.all([claimed, this.#options.check?.(connection.execute)])
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }
 
-  /**
-   * A group may be made while a pipeline without it runs. Behind the claim, in its packet: a group whose events the claim has seen is seen, and
-   * the error undoes the claim.
-   */
-  #refuseOfGroup({ execute }: BatchConnection): Promise<void> | undefined {
-    const { queue, ofGroup = false } = this.#options
-    return ofGroup || !queue.includes(':') ? undefined : refuseGroupQueue(execute, queue)
+  async #claimLocked(
+    { execute }: BatchConnection,
+    ids: readonly string[],
+    lease: Lease | undefined,
+  ): Promise<ClaimAnswer> {
+    const sentAtMs = performance.now()
+    const { queue, check } = this.#options
+    const [claim] = await Promise.all([claimLocked(execute, queue, ids, lease), check?.(execute)])
+    const answeredAtMs = performance.now()
+    const found = { full: true, nextDueMs: null, partial: false, void: false }
+    return { ...claim, ...found, kind: 'unkeyed', sentAtMs, answeredAtMs }
   }
-}
-
-/** The transaction that claims, and whether it leases what it takes. */
-interface ClaimOn {
-  readonly connection: BatchConnection
-  readonly lease: LeaseTerms | undefined
-  readonly most: number | undefined
 }

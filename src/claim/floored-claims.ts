@@ -9,7 +9,7 @@ import {
 } from '../table/claim/claim-ordered.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, type LeaseTerms, type MessageKind, mayHaveMore } from './claim-answer.ts'
+import { type ClaimAnswer, type ClaimTerms, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
 import { Spread } from './spread.ts'
@@ -21,17 +21,6 @@ export interface FlooredClaimsOptions {
   readonly concurrency: number
   /** Messages without a key are one sequence. */
   readonly ordered: boolean
-}
-
-/** What a claim asks for. */
-export interface ClaimRequest {
-  readonly kind: MessageKind
-  /** Begins at the bottom, and not at the floors. */
-  readonly bottom: boolean
-  /** Without it, rows are only locked. */
-  readonly lease: LeaseTerms | undefined
-  /** The most messages to take; undefined: a batch. */
-  readonly most?: number | undefined
 }
 
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
@@ -74,14 +63,21 @@ export class FlooredClaims {
     this.#server.meet(client)
   }
 
-  async claim({ execute }: BatchConnection, what: ClaimRequest): Promise<ClaimAnswer> {
-    const { kind, bottom } = what
-    const most = this.#limitOf(what)
+  /** @param bottom begins at the bottom, and not at the floors */
+  async claim(
+    { execute }: BatchConnection,
+    terms: ClaimTerms,
+    kind: MessageKind,
+    bottom: boolean,
+  ): Promise<ClaimAnswer> {
+    const most = this.#limitOf(terms)
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
-    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, what, skipped)
+    const taken: Claim & Partial<OrderedClaim> = await (kind === 'keyed'
+      ? this.#claimSlots(execute, terms, bottom)
+      : this.#claimUnkeyed(execute, terms, bottom, skipped))
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const answer = { kind, nowUs, transaction, sentAtMs, answeredAtMs: this.#clock.atMs, evidence, nextDueMs: null }
@@ -98,12 +94,11 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #send(execute: Execute, what: ClaimRequest, skipped: number): Promise<Claim> {
+  #claimUnkeyed(execute: Execute, terms: ClaimTerms, bottom: boolean, skipped: number): Promise<Claim> {
     const { queue, ordered } = this.#options
-    const { kind, bottom, lease } = what
-    if (kind === 'keyed') return this.#claimSlots(execute, what)
-    if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#limitOf(what))
-    const limit = this.#limitOf(what)
+    const { lease } = terms
+    const limit = this.#limitOf(terms)
+    if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), limit)
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
     return this.spread.wide && !bottom
@@ -111,16 +106,17 @@ export class FlooredClaims {
       : claim(execute, queue, floors, limit, lease)
   }
 
-  #claimSlots(execute: Execute, what: ClaimRequest): Promise<OrderedClaim> {
+  #claimSlots(execute: Execute, terms: ClaimTerms, bottom: boolean): Promise<OrderedClaim> {
     const { queue } = this.#options
-    const slots = this.floors.slots(what.bottom)
-    const [limit, { lease }] = [this.#limitOf(what), what]
+    const { lease } = terms
+    const slots = this.floors.slots(bottom)
+    const limit = this.#limitOf(terms)
     return this.floors.anyHeld
       ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
       : claimFreeSlots(execute, queue, slots, limit, lease)
   }
 
-  #limitOf({ most = this.#most }: ClaimRequest): number {
+  #limitOf({ most = this.#most }: ClaimTerms): number {
     return Math.min(this.#most, most)
   }
 

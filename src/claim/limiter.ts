@@ -4,20 +4,16 @@ import type { Settings } from '../settings/settings.ts'
 import { scanQueue } from '../table/claim/queue-scan.ts'
 import { type Prepared, prepareClaim, type Turn } from '../table/limit/limits.ts'
 import { type Admission, type AdmittedDemand, type Nothing, UNLIMITED } from './admission.ts'
-import { Allowance } from './allowance.ts'
-
-export interface LimiterOptions {
-  readonly queue: string
-  readonly control: Pick<Control, 'execute'>
-  readonly settings: Settings
-}
+import { Allowance, type AllowedBy } from './allowance.ts'
 
 /**
  * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While a
  * bucket is empty nobody asks either: the next question comes when there is a token.
  */
-export class Limiter {
-  readonly #options: LimiterOptions
+export class Limiter implements AllowedBy {
+  readonly queue: string
+  readonly control: Pick<Control, 'execute'>
+  readonly #settings: Settings
   /** Until when the bucket is empty. */
   #emptyUntilMs = 0
   /** While others have locked what a claim needs. */
@@ -30,19 +26,21 @@ export class Limiter {
   /** How many claims in a row found nothing of the tenants that they were to take from. */
   #missed = 0
 
-  constructor(options: LimiterOptions) {
-    this.#options = options
+  constructor(queue: string, control: Pick<Control, 'execute'>, settings: Settings) {
+    this.queue = queue
+    this.control = control
+    this.#settings = settings
   }
 
   /** Whether anything bounds the queue. */
   get active(): boolean {
-    const { rate, tenantRate } = this.#settings
+    const { rate, tenantRate } = this.#limits
     return rate !== null || tenantRate !== null || this.hasPermits
   }
 
   /** Whether the queue has permits: a message that ends makes room for another one. */
   get hasPermits(): boolean {
-    const { concurrency, tenantConcurrency } = this.#settings
+    const { concurrency, tenantConcurrency } = this.#limits
     return concurrency !== null || tenantConcurrency !== null
   }
 
@@ -65,19 +63,19 @@ export class Limiter {
   }
 
   async #prepare(most: number): Promise<Admission | Nothing> {
-    const { control, queue } = this.#options
+    const { control, queue } = this
     const prepared = await prepareClaim(control.execute, queue, most, this.#turn)
     const { granted, turn } = prepared
     if (granted === undefined) return UNLIMITED
     this.#turn = turn ?? this.#turn
     if (prepared.waitMs !== 0) this.#backoff.reset()
-    if (granted > 0) return new Allowance({ queue, control, claimed: this.#claimed }, { ...prepared, granted })
+    if (granted > 0) return new Allowance(this, { ...prepared, granted })
     return nothingIn(await this.#waitMs(prepared))
   }
 
   /** In how many milliseconds something may be claimed again. */
   async #waitMs({ waitMs, shares }: Pick<Prepared, 'waitMs' | 'shares'>): Promise<number | null> {
-    const { control, queue } = this.#options
+    const { control, queue } = this
     if (waitMs === undefined) return (await scanQueue(control.execute, queue)).nextDueMs
     const inMs = waitMs > 0 ? waitMs : this.#backoff.next()
     // A tenant without tokens keeps no other tenant from theirs.
@@ -91,7 +89,7 @@ export class Limiter {
    *
    * @returns whether to claim again at once, if nothing is handled of this claim
    */
-  readonly #claimed = (found: number, isHandled: boolean, ofTenants: boolean): boolean => {
+  claimed(found: number, isHandled: boolean, ofTenants: boolean): boolean {
     if (isHandled) {
       this.#missed = 0
       return false
@@ -103,21 +101,21 @@ export class Limiter {
 
   /** One batch with all permits would handle its messages one after another, and leave the other runners without. */
   #share(most: number, runners: number): number {
-    const { concurrency } = this.#settings
+    const { concurrency } = this.#limits
     const share = concurrency === null ? most : Math.max(1, Math.floor(concurrency / runners))
     const found = this.#found ?? most
     this.#found = undefined
     return Math.max(1, Math.min(most, share, found))
   }
 
-  get #settings() {
-    return this.#options.settings.of(this.#options.queue)
+  get #limits() {
+    return this.#settings.of(this.queue)
   }
 
   #watch(demand: AdmittedDemand): void {
     if (this.#watching) return
     this.#watching = true
-    const unwatch = this.#options.settings.watch(this.#options.queue, () => {
+    const unwatch = this.#settings.watch(this.queue, () => {
       this.#emptyUntilMs = 0
       demand.opened()
     })

@@ -1,5 +1,5 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Settlement } from '../settle/settlement.ts'
+import type { Decisions } from '../settle/settlement.ts'
 import type { ClaimClock } from '../statistics/meter.ts'
 import type { Attempt } from './attempt.ts'
 import type { KeyOf } from './blocked-keys.ts'
@@ -9,7 +9,8 @@ import type { Ending } from './ending.ts'
 export interface BatchToRun {
   /** Makes what the next call of the handler runs in. */
   readonly attempt: (messages: readonly DeliveredMessage[]) => Attempt
-  readonly settlement: Pick<Settlement, 'add' | 'deadLetter' | 'expire' | 'cancel'>
+  /** Takes what is decided about each message. */
+  readonly decisions: Decisions
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
   /** Aborts when nothing can come of the batch any more. */

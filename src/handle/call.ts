@@ -26,15 +26,18 @@ export class CallFailed {
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
 const HUNG_MS = 500
 
+/** What a call needs of its batch. */
+type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'slotOf'>
+
 /** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
 export class Caller {
   readonly #consumption: Consumption
-  readonly #batch: BatchToRun
+  readonly #batch: ToCall
   readonly #deadline: Deadline
   #running: readonly DeliveredMessage[] = []
   #hung: readonly DeliveredMessage[] = []
 
-  constructor(consumption: Consumption, batch: BatchToRun, deadline: Deadline) {
+  constructor(consumption: Consumption, batch: ToCall, deadline: Deadline) {
     this.#consumption = consumption
     this.#batch = batch
     this.#deadline = deadline

@@ -2,7 +2,8 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOrdered } from '../plan/options.ts'
-import { ACK } from '../settle/decide.ts'
+import { ACK, decide, decideDropped, decideHarmful } from '../settle/decide.ts'
+import { type Decided, holdsBack } from '../settle/decision.ts'
 import { withCause } from '../telemetry/events.ts'
 import type { Refusal } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
@@ -11,7 +12,7 @@ import { type Called, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
 import { NotHandled } from './handler.ts'
 
-/** What became of the messages of a batch: it goes to the settlement, and may block later messages of a key. */
+/** Decides what becomes of the messages of a batch, which may block later messages of a key. */
 export class Results {
   readonly #runtime: HandlerRuntime
   readonly #consumption: Consumption
@@ -54,17 +55,15 @@ export class Results {
 
   /** Ends a message that no handler is to see. */
   refuse(message: DeliveredMessage, refusal: Refusal): void {
-    const { settlement, slotOf } = this.#batch
+    const { decisions, slotOf } = this.#batch
     this.#begun.add(message)
     switch (refusal.kind) {
       case 'cancelled':
-        settlement.cancel(message)
-        return
       case 'expired':
-        settlement.expire(message)
+        this.#put(decideDropped(message, refusal.kind, decisions.rules))
         return
       case 'harmful':
-        settlement.deadLetter(message, refusal.reason)
+        this.#put(decideHarmful(message, refusal.reason, decisions.rules))
         if (slotOf !== undefined) this.#block(message)
         return
       case 'lost try':
@@ -118,13 +117,17 @@ export class Results {
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
-    const { settlement } = this.#batch
+    const { rules } = this.#batch.decisions
     this.#begun.add(message)
     const isCancelled = this.isCancelled(message) && (outcome.kind === 'retry' || outcome.kind === 'snooze')
     if (error !== undefined && outcome.kind === 'retry' && !isCancelled)
       this.#consumption.onFailed?.(error, message.handed)
-    const holdsBack = isCancelled ? settlement.cancel(message) : settlement.add(message, outcome, error)
-    if (holdsBack) this.#block(message)
+    this.#put(isCancelled ? decideDropped(message, 'cancelled', rules) : decide(message, outcome, error, rules))
+  }
+
+  #put(decided: Decided): void {
+    this.#batch.decisions.put(decided)
+    if (holdsBack(decided)) this.#block(decided.message)
   }
 
   #block(message: DeliveredMessage): void {

@@ -95,7 +95,7 @@ export class Consumers {
   }
 
   async #create(worker: Worker, consumption: Consumption, among?: Set<Demand>): Promise<Demand> {
-    await worker.refuseGroupQueue(consumption.plan)
+    await worker.refuseQueueOfGroup(consumption.plan)
     this.#requireGoing()
     const demand = worker.consume(consumption)
     among?.add(demand)

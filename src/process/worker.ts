@@ -1,7 +1,6 @@
 import { hostname } from 'node:os'
 import { Gate } from '../basics/gate.ts'
 import { VERSION } from '../basics/version.ts'
-import type { SluiceConfig } from '../config.ts'
 import { Patience } from '../connection/patience.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { InHand } from '../crash/in-hand.ts'
@@ -13,13 +12,12 @@ import { demandOf } from '../modes/demand-of.ts'
 import { deliverLeased } from '../modes/leased/deliver-leased.ts'
 import type { Runtime } from '../modes/runtime.ts'
 import type { LeasedPlan, PipelinePlan } from '../plan/options.ts'
-import type { QueueDefinition } from '../queues.ts'
 import { BacklogMonitor } from '../services/backlog.ts'
 import { Settings } from '../settings/settings.ts'
+import { definitionOf, refuseQueueOfGroup } from '../source/of-plan.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
-import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import { readCancelRequests } from '../table/worker/cancel-requests.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
@@ -127,9 +125,8 @@ export class Worker {
   }
 
   /** A queue that belongs to a group is consumed with the group. @throws SluiceError QUEUE_UNKNOWN, UNREACHABLE */
-  async refuseGroupQueue(plan: PipelinePlan): Promise<void> {
-    if (plan.mode === 'transactional' && plan.log !== undefined) return
-    await refuseGroupQueue(this.#wakeUps.control.execute, plan.queue)
+  refuseQueueOfGroup(plan: PipelinePlan): Promise<void> {
+    return refuseQueueOfGroup(this.#wakeUps.control.execute, plan)
   }
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
@@ -209,12 +206,6 @@ export class Worker {
     await registerWorker(execute, this.#id, identity, sleepers.queues, control.shared, this.#runtime.inHand.kept)
     await this.#settings.load(execute)
   }
-}
-
-/** The schema of what a plan consumes: a queue's, or a stream's. */
-function definitionOf({ definitions, streams }: SluiceConfig, plan: PipelinePlan): QueueDefinition | undefined {
-  const log = plan.mode === 'transactional' ? plan.log : undefined
-  return log === undefined ? definitions?.[plan.queue] : streams?.[log.stream]
 }
 
 /** How many queues may be looked at side by side before any of them has had messages. */

@@ -1,10 +1,9 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Outcome } from '../message.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
-import { decide, decideDropped, decideHarmful, type Rules } from './decide.ts'
-import { type Decided, dueInMs, holdsBack } from './decision.ts'
+import type { Rules } from './decide.ts'
+import { type Decided, dueInMs } from './decision.ts'
 import { learnTexts } from './send-decisions.ts'
 import { countsOf, type SettledCounts, type SettledMessage, settledOf } from './settled-messages.ts'
 
@@ -30,21 +29,27 @@ export interface Writing {
   readonly left: ReadonlySet<string>
 }
 
+/** Takes decisions, made by its rules. */
+export interface Decisions {
+  readonly rules: Rules
+  put(decided: Decided): void
+}
+
 const NEVER: readonly number[] = []
 
 /**
  * The decisions about a batch's messages, which are written in the batch's transaction. A message that is not among them
  * stays as it was, and is free again when the transaction ends.
  */
-export class Settlement {
-  readonly #rules: Rules
+export class Settlement implements Decisions {
+  readonly rules: Rules
   readonly #sink: Sink
   readonly #alphabet: Alphabet
   readonly #decided = new Map<string, Decided>()
   readonly #forgotten: string[] = []
 
   constructor(rules: Rules, sink: Sink, alphabet: Alphabet) {
-    this.#rules = rules
+    this.rules = rules
     this.#sink = sink
     this.#alphabet = alphabet
   }
@@ -60,7 +65,7 @@ export class Settlement {
   /** In how many milliseconds its messages are due again. */
   get dueInMs(): readonly number[] {
     let inMs: number[] | undefined
-    const nowUs = this.#rules.clock.nowUs()
+    const nowUs = this.rules.clock.nowUs()
     for (const one of this.#decided.values()) {
       const ms = dueInMs(one, nowUs)
       if (ms === undefined) continue
@@ -82,25 +87,11 @@ export class Settlement {
     return this.#sink.slotOf
   }
 
-  /** Decides about a message whose handler has answered. Returns whether it holds later ones back. */
-  add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
-    return this.#put(decide(message, outcome, error, this.#rules))
-  }
-
-  /** Gives a message up whose handler is not called. */
-  deadLetter(message: DeliveredMessage, reason: string): void {
-    this.#put(decideHarmful(message, reason, this.#rules))
-  }
-
-  /** The life of a message had ended when it was claimed: it goes without having been handled. */
-  expire(message: DeliveredMessage): void {
-    this.#put(decideDropped(message, 'expired', this.#rules))
-  }
-
-  /** A message was cancelled while its batch had it: it goes. Holds nothing back. */
-  cancel(message: DeliveredMessage): false {
-    this.#put(decideDropped(message, 'cancelled', this.#rules))
-    return false
+  /** What is decided about a message takes the place of what was decided before. */
+  put(decided: Decided): void {
+    const { message } = decided
+    if (message.evidence !== undefined) this.forgetEvidence(message)
+    this.#decided.set(message.id, decided)
   }
 
   /** Forgets the evidence about a message, also where none is known. */
@@ -127,12 +118,5 @@ export class Settlement {
     const { written, left } = this.#sink.write(execute, [...this.#decided.values()], this.#forgotten)
     for (const id of left) this.#decided.delete(id)
     return written
-  }
-
-  #put(decided: Decided): boolean {
-    const { message } = decided
-    if (message.evidence !== undefined) this.forgetEvidence(message)
-    this.#decided.set(message.id, decided)
-    return holdsBack(decided)
   }
 }

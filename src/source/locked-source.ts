@@ -1,6 +1,6 @@
-import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
+import type { Admission, Admitted, AdmittedDemand, Nothing } from '../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
-import { Claimer } from '../claim/claimer.ts'
+import { Claimer, type ClaimerOptions } from '../claim/claimer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { Limiter } from '../claim/limiter.ts'
 import type { TransactionalPlan } from '../plan/options.ts'
@@ -12,10 +12,10 @@ import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClockAnswer, rulesOf, type SourceRuntime } from './rules-of.ts'
-import type { Source } from './source.ts'
+import type { TransactionalSource } from './source.ts'
 
 /** The messages of a queue: each transaction keeps the rows of its batch locked until it has settled them. */
-export class LockedSource implements Source {
+export class LockedSource implements TransactionalSource {
   readonly wokenBy = undefined
   readonly #runtime: SourceRuntime
   readonly #plan: TransactionalPlan
@@ -24,23 +24,27 @@ export class LockedSource implements Source {
   /** How many batches are wanted in flight. */
   #concurrency: number
 
-  /** @param ofGroup it is the group of the queue that claims */
-  constructor(runtime: SourceRuntime, plan: TransactionalPlan, ofGroup = false, random: () => number = Math.random) {
+  constructor(
+    runtime: SourceRuntime,
+    plan: TransactionalPlan,
+    check: ClaimerOptions['check'],
+    random: () => number = Math.random,
+  ) {
     const { queue, batchSize, concurrency, ordered } = plan
     this.#runtime = runtime
     this.#plan = plan
     this.#concurrency = concurrency
     const { control, settings } = runtime
-    this.#limiter = new Limiter({ queue, control, settings })
-    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control, ofGroup }, random)
+    this.#limiter = new Limiter(queue, control, settings)
+    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control, check }, random)
   }
 
-  admit(demand: AdmittedDemand): Promise<Admission | Nothing> {
-    return this.#limiter.admit(demand, this.#plan.batchSize, this.#concurrency)
+  admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing> {
+    return this.#limiter.admit(demand, most, this.#concurrency)
   }
 
-  send(connection: BatchConnection, most?: number): SentClaim {
-    return this.#claimer.send(connection, undefined, most)
+  send(connection: BatchConnection, terms?: Admitted): SentClaim {
+    return this.#claimer.send(connection, terms)
   }
 
   take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {

@@ -1,4 +1,4 @@
-import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
+import type { Admission, Admitted, AdmittedDemand, Nothing } from '../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Settlement } from '../settle/settlement.ts'
@@ -8,27 +8,26 @@ import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { ClockAnswer } from './rules-of.ts'
 
 /**
- * Where the batches of a pipeline come from, and where what was decided about them is written: the rows of a queue, or the
- * log of a stream with the group's queue. A claim, its handlers and its settlement share one transaction, whose
- * connection is handed in; the loop above knows nothing of slots, floors or groups.
+ * Where the messages of a pipeline come from: rows that a transaction locks, rows that it leases, or the log of a stream with
+ * the group's queue. The loops above know nothing of slots, floors, limits or groups.
  */
-export interface Source {
-  /** What else than its queue wakes a consumer that sleeps. */
-  readonly wokenBy: string | undefined
-  /** Asks for leave to claim a batch: the queue may have limits. */
-  admit(demand: AdmittedDemand): Promise<Admission | Nothing>
-  /**
-   * Sends a claim in the transaction that has just been begun.
-   *
-   * @param most the most messages to take, where that is fewer than a batch
-   */
-  send(connection: BatchConnection, most?: number): SentClaim
+export interface Source<Sent = SentClaim> {
+  /** Asks for leave to claim: the queue may have limits. @param most the most messages that the round has room for */
+  admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing>
+  /** Sends a claim in the transaction that has just been begun. */
+  send(connection: BatchConnection, terms?: Admitted): Sent
   /** The answer to a sent claim. Where that took nothing, it has looked wherever else something may be. */
-  take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer>
+  take(connection: BatchConnection, sent: Sent): Promise<ClaimAnswer>
   /** A sent claim whose answer nobody takes: what it locked is free again. */
-  unsend(sent: SentClaim | undefined): void
+  unsend(sent: Sent | undefined): void
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void
+}
+
+/** A source whose claim, handlers and settlement share one transaction. */
+export interface TransactionalSource extends Source {
+  /** What else than its queue wakes a consumer that sleeps. */
+  readonly wokenBy: string | undefined
   /** A batch could be handled only in part: the next ones are small. */
   narrow(): void
   /** A batch could be handled as a whole. */

@@ -88,6 +88,11 @@ export class BatchConnection {
     this.client.connection.stream.destroy(new Error(why))
   }
 
+  /** Whether a transaction is open, by the server's last answer. */
+  get isOpen(): boolean {
+    return this.client.getTransactionStatus() !== 'I'
+  }
+
   /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
   get aborted(): boolean {
     return this.client.getTransactionStatus() === 'E'

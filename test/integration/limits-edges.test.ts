@@ -241,7 +241,7 @@ describe('tokens', () => {
         asked += 1
         return execute(statement, params)
       }
-      const limiter = new Limiter({ queue, control: { execute: counting }, settings })
+      const limiter = new Limiter(queue, { execute: counting }, settings)
       const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
       const allow = () => limiter.admit(demand, 10, 1)
       const first = await allow()
@@ -267,7 +267,7 @@ describe('tokens', () => {
     const settings = new Settings()
     await onSession(database, async (execute) => {
       await settings.load(execute)
-      const limiter = new Limiter({ queue, control: { execute }, settings })
+      const limiter = new Limiter(queue, { execute }, settings)
       const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
       const allowed = await limiter.admit(demand, 10, 1)
       if (!(allowed instanceof Allowance)) throw new TypeError('expected to be allowed something')
@@ -362,7 +362,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
       onSession(database, async (execute) => {
         const settings = new Settings()
         await settings.load(execute)
-        const limiter = new Limiter({ queue, control: { execute }, settings })
+        const limiter = new Limiter(queue, { execute }, settings)
         const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
         let waitMs = 0
         await waitFor(

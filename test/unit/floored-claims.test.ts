@@ -9,7 +9,7 @@ describe('claims that are in flight when the server behind the connections chang
     let forgotten = 0
     const claims = new FlooredClaims(OPTIONS, Math.random, () => forgotten++)
     const connection = connectionOf(server)
-    const send = () => claims.claim(connection, NEXT)
+    const send = () => claims.claim(connection, {}, 'unkeyed', false)
     const answer = async (memory: string) => (await server.next()).answer([line({ memory, id: '7' })])
 
     const first = send()
@@ -33,17 +33,16 @@ test('a claim looks back by 100 ms, also when the answer before came late, for e
   onTestFinished(() => void vi.useRealTimers())
   const server = new PlayedServer()
   const claims = new FlooredClaims(OPTIONS, Math.random, () => undefined)
-  const first = claims.claim(connectionOf(server), NEXT)
+  const first = claims.claim(connectionOf(server), {}, 'unkeyed', false)
   vi.advanceTimersByTime(500)
   // The server has read its clock just now, not when the claim was sent.
   const nowUs = 10_000_000
   server.asked[0]?.answer([line({ nowUs, dueUs: nowUs })])
   await first
-  void claims.claim(connectionOf(server), NEXT)
+  void claims.claim(connectionOf(server), {}, 'unkeyed', false)
   expect(server.asked[1]?.params[2]).toEqual([nowUs - 100_000])
 })
 
-const NEXT = { kind: 'unkeyed', bottom: false, lease: undefined } as const
 const OPTIONS = { queue: 'q', batchSize: 10, concurrency: 2, ordered: false }
 
 function connectionOf(server: PlayedServer): BatchConnection {

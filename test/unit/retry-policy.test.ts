@@ -5,6 +5,7 @@ import { resolvePipeline } from '../../src/plan/resolve.ts'
 import { type RetryOptions, retryPolicy } from '../../src/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'
 import { AttemptRules } from '../../src/settings/attempt-rules.ts'
+import { decide } from '../../src/settle/decide.ts'
 import { LockedRows } from '../../src/settle/locked-rows.ts'
 import { Settlement } from '../../src/settle/settlement.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
@@ -160,7 +161,9 @@ describe('a policy that throws, or answers no time,', () => {
       }),
       alphabet,
     )
-    settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
+    settlement.put(
+      decide(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' }, undefined, settlement.rules),
+    )
     await settlement.write(async (_statement, params) => {
       written.push([...params])
       return []

@@ -1,13 +1,16 @@
 import { Gate } from '../../basics/gate.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { leaseLost } from '../../errors.ts'
-import { BatchRun } from '../../handle/batch-run.ts'
+import { fittedPayload } from '../../handle/admit.ts'
+import { Caller, CallFailed } from '../../handle/call.ts'
 import type { Consumption } from '../../handle/consumption.ts'
+import { Deadline } from '../../handle/deadline.ts'
 import { SingleEnding } from '../../handle/ending.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import { ACK, decideAcked } from '../../settle/decide.ts'
 import type { SettledMessage } from '../../settle/settled-messages.ts'
-import { claimGiven } from '../../table/claim/claim-given.ts'
+import { claimLocked } from '../../table/claim/claim-locked.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { insertMessage } from '../../table/enqueue/insert.ts'
 import type { InsertRow } from '../../table/enqueue/insert-row.ts'
@@ -44,7 +47,7 @@ export async function deliverLeased(
   renewals.add([leased])
   const handled = handle(runtime, consumption, settler, leased)
   await Promise.allSettled([handled])
-  settler.settle(leased, { kind: 'ack' })
+  settler.settle(leased, decideAcked(leased.message))
   await leased.ended
   runtime.inHand.end(leased.batchId)
   if (!removed) throw leaseLost(queue, leased.id)
@@ -57,32 +60,25 @@ async function handle(
   settler: Settler,
   leased: LeasedMessage,
 ): Promise<Outcome> {
-  const { enqueue } = runtime
   const { plan } = consumption
-  const options = { runtime, queue: plan.queue, enqueue, gate: new Gate(1), renew: settler.renew }
-  const ended = Promise.withResolvers<Outcome>()
-  const ending = new SingleEnding()
-  leased.whenLost((reason) => ending.abort(reason))
-  const run = new BatchRun(runtime, consumption, {
-    settlement: {
-      add: (_, outcome, error) => {
-        if (error === undefined) ended.resolve(outcome)
-        else ended.reject(error)
-        return false
-      },
-      deadLetter: (_, reason) => ended.resolve({ kind: 'deadLetter', reason }),
-      expire: () => undefined,
-      cancel: () => false,
-    },
-    attempt: () => new LeasedAttempt(options, [leased]),
-    signal: ending,
-    cancel: async () => undefined,
-  })
-  ended.promise.catch(() => undefined)
-  await run.run([leased.message])
-  // If it was not called, the lease was lost before.
-  ended.reject(leased.lost)
-  return ended.promise
+  const options = { runtime, queue: plan.queue, enqueue: runtime.enqueue, gate: new Gate(1), renew: settler.renew }
+  const signal = new SingleEnding()
+  leased.whenLost((reason) => signal.abort(reason))
+  const deadline = new Deadline(plan.timeoutMs, 'handler', signal)
+  const attempt = () => new LeasedAttempt(options, [leased])
+  try {
+    const definition = runtime.definitionOf(plan)
+    if (definition !== undefined) {
+      deadline.next()
+      leased.message.accept(await deadline.await(fittedPayload(leased.message, definition)))
+    }
+    const caller = new Caller(consumption, { attempt, cancel: async () => undefined }, deadline)
+    const called = await caller.call([leased.message])
+    if (called instanceof CallFailed) throw called.error
+    return called[0] ?? ACK
+  } finally {
+    deadline.end()
+  }
 }
 
 async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan, row: InsertRow) {
@@ -92,14 +88,14 @@ async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan
   const sentAtMs = performance.now()
   const claimed = await inOwnTransaction(pool, async (execute) => {
     const id = await insertMessage(execute, queue, row)
-    return claimGiven(execute, queue, id, { lease, ms, serverVersion: serverVersion() })
+    return claimLocked(execute, queue, [id], { lease, ms, serverVersion: serverVersion() })
   })
   const clock = { nowUs: claimed.nowUs, sentAtMs, answeredAtMs: performance.now() }
   const messages = claimed.rows.map((taken) => new DeliveredMessage(queue, taken))
   const record = { id: batchId, queue, messageIds: messages.map(({ id }) => id), attempts: messages.map(() => 0) }
   await inHand.recorded({ ...record, leased: true }, false)
   const [message] = messages
-  if (message === undefined) throw new TypeError('claim_given: expected the message that was inserted')
+  if (message === undefined) throw new TypeError('claim_locked: expected the message that was inserted')
   const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs, claimedUs: claimed.nowUs })
   return { leased, clock }
 }

@@ -5,9 +5,12 @@ import { BatchRun } from '../../handle/batch-run.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import { type Ending, SingleEnding } from '../../handle/ending.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import type { Rules } from '../../settle/decide.ts'
+import type { Decided } from '../../settle/decision.ts'
+import type { Decisions } from '../../settle/settlement.ts'
 import type { ClaimClock } from '../../statistics/meter.ts'
 import type { Runtime } from '../runtime.ts'
-import { LeasedAttempt } from './leased-attempt.ts'
+import { LeasedAttempt, type LeasedAttemptOptions } from './leased-attempt.ts'
 import type { LeasedMessage } from './leased-message.ts'
 import type { Settler } from './settle/settler.ts'
 
@@ -15,17 +18,17 @@ import type { Settler } from './settle/settler.ts'
  * Messages that one claim has leased. Their handlers run side by side. A handler of batches gets all of them, but for those
  * with evidence, each of which it gets alone.
  */
-export class LeasedBatch {
+export class LeasedBatch implements Decisions {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #settler: Settler
-  readonly #gate: Gate
+  readonly #attempts: LeasedAttemptOptions
   readonly #messages: readonly LeasedMessage[]
   readonly #clock: ClaimClock
-  readonly #settled = new Set<LeasedMessage>()
   /** Of the calls that run. */
   readonly #endings = new Set<SingleEnding>()
-  readonly #byMessage: ReadonlyMap<DeliveredMessage, LeasedMessage>
+  /** Those that nothing is decided about. */
+  readonly #undecided: Map<DeliveredMessage, LeasedMessage>
 
   constructor(
     runtime: Runtime,
@@ -38,10 +41,21 @@ export class LeasedBatch {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#settler = settler
-    this.#gate = transactions
+    const { queue } = consumption.plan
+    this.#attempts = { runtime, queue, enqueue: runtime.enqueue, gate: transactions, renew: settler.renew }
     this.#messages = messages
     this.#clock = clock
-    this.#byMessage = new Map(messages.map((leased) => [leased.message, leased]))
+    this.#undecided = new Map(messages.map((leased) => [leased.message, leased]))
+  }
+
+  get rules(): Rules {
+    return this.#settler.rules
+  }
+
+  put(decided: Decided): void {
+    const leased = this.#leasedOf(decided.message)
+    this.#undecided.delete(decided.message)
+    this.#settler.settle(leased, decided)
   }
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
@@ -83,35 +97,27 @@ export class LeasedBatch {
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
       this.#endings.delete(ending)
-      for (const leased of group) if (!this.#settled.has(leased)) this.#settler.giveBack(leased)
+      for (const leased of group) if (this.#undecided.has(leased.message)) this.#settler.giveBack(leased)
     }
   }
 
   #runOf(signal: Ending): BatchRun {
-    const { plan } = this.#consumption
-    const { enqueue } = this.#runtime
-    const leasedOf = (message: DeliveredMessage): LeasedMessage => {
-      const leased = this.#byMessage.get(message)
-      if (leased === undefined) throw new TypeError('expected a message of this batch')
-      return leased
-    }
-    const settled = (message: DeliveredMessage): LeasedMessage => {
-      const leased = leasedOf(message)
-      this.#settled.add(leased)
-      return leased
-    }
-    const options = { runtime: this.#runtime, queue: plan.queue, enqueue, gate: this.#gate, renew: this.#settler.renew }
     return new BatchRun(this.#runtime, this.#consumption, {
-      settlement: {
-        add: (message, outcome, error) => this.#settler.settle(settled(message), outcome, error),
-        deadLetter: (message, reason) => this.#settler.deadLetter(settled(message), reason),
-        expire: (message) => this.#settler.expire(settled(message)),
-        cancel: (message) => this.#settler.cancel(settled(message)),
-      },
-      attempt: (messages) => new LeasedAttempt(options, messages.map(leasedOf)),
+      decisions: this,
+      attempt: (messages) =>
+        new LeasedAttempt(
+          this.#attempts,
+          messages.map((message) => this.#leasedOf(message)),
+        ),
       signal,
       clock: this.#clock,
       cancel: async () => undefined,
     })
+  }
+
+  #leasedOf(message: DeliveredMessage): LeasedMessage {
+    const leased = this.#undecided.get(message)
+    if (leased === undefined) throw new TypeError('expected a message of this batch that nothing is decided about')
+    return leased
   }
 }

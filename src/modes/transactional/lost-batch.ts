@@ -6,9 +6,10 @@ import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import { isRefusal, serverErrorOf } from '../../session/refusal.ts'
 import type { AttemptRules } from '../../settings/attempt-rules.ts'
+import { decide } from '../../settle/decide.ts'
 import type { Settlement } from '../../settle/settlement.ts'
 import { attemptRules } from '../../source/rules-of.ts'
-import type { Source } from '../../source/source.ts'
+import type { TransactionalSource } from '../../source/source.ts'
 import type { Execute } from '../../table/statement.ts'
 import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
@@ -46,7 +47,7 @@ export interface LostBatch {
 export async function countLoss(
   runtime: Runtime,
   consumption: Consumption<TransactionalPlan>,
-  source: Source,
+  source: TransactionalSource,
   lost: LostBatch,
 ): Promise<CountedAs> {
   const { control } = runtime
@@ -97,7 +98,7 @@ const ASIDE_MS = 60_000
 async function write(
   runtime: Runtime,
   { plan }: Consumption<TransactionalPlan>,
-  source: Source,
+  source: TransactionalSource,
   { begun, batchId, connection: broken, error }: LostBatch,
   execute: Execute,
 ): Promise<Settlement | undefined> {
@@ -133,14 +134,14 @@ async function lostTryOf(
  * The message is out of attempts, and something keeps it from the dead letters: a policy, or a trigger. It comes again in
  * a minute, so that it does not keep the others.
  */
-async function putAside(source: Source, { begun }: LostBatch, execute: Execute) {
+async function putAside(source: TransactionalSource, { begun }: LostBatch, execute: Execute) {
   const [message] = begun
   return message && settleAgain(source, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
 }
 
 /** Settles a message in another transaction; undefined if another one has it, or has settled it. */
 async function settleAgain(
-  source: Source,
+  source: TransactionalSource,
   message: DeliveredMessage,
   outcome: Outcome,
   error: unknown,
@@ -148,7 +149,7 @@ async function settleAgain(
 ): Promise<Settlement | undefined> {
   const settlement = await source.claimAgain(execute, message)
   if (settlement === undefined) return undefined
-  settlement.add(message, outcome, error)
+  settlement.put(decide(message, outcome, error, settlement.rules))
   // Another runner may have lost it at the same time.
   settlement.forgetEvidence(message)
   await settlement.learnTexts(execute)

@@ -8,7 +8,7 @@ import type { Consumption } from '../../handle/consumption.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
-import type { Source } from '../../source/source.ts'
+import type { TransactionalSource } from '../../source/source.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Evidence } from '../../table/worker/evidence.ts'
 import { cancelStatement } from '../../table/worker/server-process.ts'
@@ -20,7 +20,7 @@ import { type CountedAs, countLoss } from './lost-batch.ts'
 export class TransactionalBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
-  readonly #source: Source
+  readonly #source: TransactionalSource
   readonly #batch: ClaimedBatch
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
@@ -32,7 +32,12 @@ export class TransactionalBatch {
   hasEvidence = false
   #controlFailed = false
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source, batch: ClaimedBatch) {
+  constructor(
+    runtime: Runtime,
+    consumption: Consumption<TransactionalPlan>,
+    source: TransactionalSource,
+    batch: ClaimedBatch,
+  ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#source = source
@@ -129,7 +134,7 @@ export class TransactionalBatch {
     const { connection, claimed, signal } = this.#batch
     const { cancellations, control, enqueue } = this.#runtime
     const run = new BatchRun(this.#runtime, this.#consumption, {
-      settlement: this.#settlement,
+      decisions: this.#settlement,
       attempt: () => new MessageTransaction(connection, enqueue),
       signal,
       clock: claimed,

@@ -1,9 +1,9 @@
-import type { Admission } from '../../claim/admission.ts'
+import type { Admission, Admitted } from '../../claim/admission.ts'
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
-import type { Source } from '../../source/source.ts'
+import type { TransactionalSource } from '../../source/source.ts'
 import { limitOf } from '../../source/transaction-limit.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
@@ -21,11 +21,11 @@ import { TransactionalBatch } from './transactional-batch.ts'
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
-  readonly #source: Source
+  readonly #source: TransactionalSource
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: TransactionalSource) {
     const { queue } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
@@ -34,22 +34,22 @@ export class TransactionalRound implements Round {
   }
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
-    const admission = await this.#source.admit(demand)
+    const admission = await this.#source.admit(demand, this.#consumption.plan.batchSize)
     if ('kind' in admission) return admission
     try {
-      return await this.#runAdmitted(demand, { ...options, admission })
+      return await this.#runAdmitted(demand, options, admission)
     } finally {
       admission.close()
     }
   }
 
-  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Next> {
+  async #runAdmitted(demand: RoundDemand, options: RoundOptions, admission: Admission): Promise<Next> {
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return CLAIM
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
-      return await this.#runOn(connection, demand, options, leave)
+      return await this.#runOn(connection, demand, { ...options, onFound: leave }, admission)
     } finally {
       leave()
       inHand.aloneLock.leave()
@@ -75,12 +75,11 @@ export class TransactionalRound implements Round {
     for (const connection of this.#connections) connection.break('The pipeline has stopped')
   }
 
-  /** `onFound`: the first claim is over and has found messages. */
   async #runOn(
     connection: BatchConnection,
     demand: RoundDemand,
-    { alone, onCommitted, admission }: AdmittedOptions,
-    onFound: () => void,
+    { alone, onCommitted, onFound }: RoundOptions & { readonly onFound: () => void },
+    admission: Admission,
   ): Promise<Next> {
     const { control, connectTimeoutMs } = this.#runtime
     if (demand.paused) {
@@ -134,18 +133,12 @@ export class TransactionalRound implements Round {
 
   /** Sends the first claim. */
   #begin(connection: BatchConnection, demand: RoundDemand, admission: Admission): Promise<Next | SentClaim> {
-    return admission.begin<SentClaim>(connection, this.#limit, {
-      open: (most) => this.#send(connection, demand, most),
-      given: (most, claim) => {
-        demand.sent()
-        return { lease: undefined, most, first: claim(), atOnce: true, scan: undefined }
-      },
-    })
+    return admission.begin(connection, this.#limit, (terms) => this.#send(connection, demand, terms))
   }
 
-  #send(connection: BatchConnection, demand: RoundDemand, most?: number): SentClaim {
+  #send(connection: BatchConnection, demand: RoundDemand, terms?: Admitted): SentClaim {
     demand.sent()
-    return this.#source.send(connection, most)
+    return this.#source.send(connection, terms)
   }
 
   async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<ClaimAnswer> {
@@ -217,8 +210,4 @@ export class TransactionalRound implements Round {
     await this.#losses.lost(batch, claimed.rows.length, error)
     return CLAIM
   }
-}
-
-interface AdmittedOptions extends RoundOptions {
-  readonly admission: Admission
 }

@@ -12,7 +12,7 @@ import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import { wakeNameOf } from '../../wake-up/sleepers.ts'
 import { LockedSource } from '../locked-source.ts'
 import { type ClockAnswer, rulesOf, type SourceRuntime } from '../rules-of.ts'
-import type { Source } from '../source.ts'
+import type { TransactionalSource } from '../source.ts'
 import { limitOf } from '../transaction-limit.ts'
 import { type EventAnswer, EventClaimer, isEventAnswer, SlotsChanged } from './event-claimer.ts'
 import { LogRows } from './log-rows.ts'
@@ -27,7 +27,7 @@ export interface GroupName {
  * The events of a stream for a group: from the log, and from the group's queue, where failed events wait for their next try. The
  * queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both they take turns.
  */
-export class LogSource implements Source {
+export class LogSource implements TransactionalSource {
   readonly wokenBy: string
   readonly #runtime: SourceRuntime
   readonly #plan: TransactionalPlan
@@ -50,7 +50,7 @@ export class LogSource implements Source {
     this.#plan = plan
     this.#log = log
     this.#random = random
-    this.#queue = new LockedSource(runtime, plan, true, random)
+    this.#queue = new LockedSource(runtime, plan, undefined, random)
   }
 
   /** Limits are for queues. */
@@ -98,7 +98,7 @@ export class LogSource implements Source {
     const first = this.#events === undefined ? this.#claimFirst(connection) : this.#claimEvents(connection)
     // Awaited later, perhaps after an error that ends the connection's use.
     first.catch(ignore)
-    return { lease: undefined, most: undefined, first, atOnce: this.#events !== undefined, scan: undefined }
+    return { terms: {}, first, atOnce: this.#events !== undefined, scan: undefined }
   }
 
   /** The answer to a sent claim; where that took nothing, of the other source. */

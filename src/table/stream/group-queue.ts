@@ -18,6 +18,11 @@ export async function refuseGroupQueue(execute: Execute, queue: string): Promise
   }
 }
 
+/** The same, to send behind each claim: a group may be made while a pipeline runs. Undefined: no group can have the name. */
+export function groupQueueCheck(queue: string): ((execute: Execute) => Promise<void>) | undefined {
+  return queue.includes(':') ? (execute) => refuseGroupQueue(execute, queue) : undefined
+}
+
 /** The server's refusal of a queue that belongs to a group. */
 export function isOfGroup(error: unknown): boolean {
   return hasSqlState(error, 'SL034')

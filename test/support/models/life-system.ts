@@ -155,8 +155,8 @@ export class LifeSystem {
     const lease = leaseOf(this.#workerId, batchId)
     connection.begin()
     const claimer = this.#claimers[mode]
-    const terms = mode === 'lease' ? { lease, ms: LEASE_HOURS * HOUR_MS, most, serverVersion } : undefined
-    const answer = await claimer.take(connection, claimer.send(connection, terms, most))
+    const written = mode === 'lease' ? { lease, ms: LEASE_HOURS * HOUR_MS, serverVersion } : undefined
+    const answer = await claimer.take(connection, claimer.send(connection, { most, lease: written }))
     const expired = new Set(
       answer.rows.filter(({ options }) => (options?.expiresUs ?? Infinity) <= answer.nowUs).map(({ id }) => id),
     )

@@ -1,11 +1,10 @@
 import { Backoff } from '../../../basics/backoff.ts'
 import { pause } from '../../../basics/pause.ts'
 import type { Consumption } from '../../../handle/consumption.ts'
-import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { isRefusal } from '../../../session/refusal.ts'
-import { ACK, decide, decideBack, decideDropped, decideHarmful, type Rules } from '../../../settle/decide.ts'
-import { type Decided, dueInMs, holdsBack } from '../../../settle/decision.ts'
+import { decideAcked, decideBack, type Rules } from '../../../settle/decide.ts'
+import type { Decided } from '../../../settle/decision.ts'
 import { learnTexts } from '../../../settle/send-decisions.ts'
 import { countsOf, settledOf } from '../../../settle/settled-messages.ts'
 import { type ClockAnswer, rulesOf } from '../../../source/rules-of.ts'
@@ -32,7 +31,8 @@ export class Settler {
   readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
   readonly #onEnded: OnEnded
-  #rules: Rules
+  /** What decisions go by, with the clock of the last claim. */
+  rules: Rules
   readonly #waiting: OutcomeQueue
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
@@ -43,41 +43,31 @@ export class Settler {
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
     this.#onEnded = onEnded
-    this.#rules = rulesOf(runtime, consumption.plan, { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 })
+    this.rules = rulesOf(runtime, consumption.plan, { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 })
     this.#waiting = new OutcomeQueue(() => this.#start())
     this.#renewer = new Renewer(this.#writer, () => this.#start())
   }
 
   /** A claim has been answered. */
   setClock(clock: ClockAnswer): void {
-    this.#rules = rulesOf(this.#runtime, this.#consumption.plan, clock)
+    this.rules = rulesOf(this.#runtime, this.#consumption.plan, clock)
   }
 
-  /** Returns whether the message holds the later ones of its key back. */
-  settle(leased: LeasedMessage, outcome: Outcome, error?: unknown): boolean {
+  /** Writes what was decided about a message. */
+  settle(leased: LeasedMessage, decided: Decided): void {
     // What the handler's own transaction did stands, whatever the handler did after it.
-    return this.#add(leased, decide(leased.message, leased.isCommitted ? ACK : outcome, error, this.#rules))
-  }
-
-  /** Gives a message up whose handler is not called. */
-  deadLetter(leased: LeasedMessage, reason: string): void {
-    this.#add(leased, decideHarmful(leased.message, reason, this.#rules))
-  }
-
-  /** Ends a message that had expired when it was claimed. */
-  expire(leased: LeasedMessage): void {
-    this.#add(leased, decideDropped(leased.message, 'expired', this.#rules))
-  }
-
-  /** Ends a message that was cancelled. Returns that it holds nothing back. */
-  cancel(leased: LeasedMessage): false {
-    this.#add(leased, decideDropped(leased.message, 'cancelled', this.#rules))
-    return false
+    const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased.message) : decided
+    // This process has lost it, and perhaps claimed it again since.
+    if (leased.lost !== undefined) this.#lost(leased)
+    else {
+      this.#waiting.add(new LeasedOutcome(leased, kept))
+      this.#start()
+    }
   }
 
   /** Gives a message back as it was. */
   giveBack(leased: LeasedMessage): void {
-    this.#add(leased, decideBack(leased.message, this.#rules))
+    this.settle(leased, decideBack(leased.message, this.rules))
   }
 
   /** Makes leases last for their whole time from now. Those that are gone are lost. Resolves when that is known. */
@@ -86,16 +76,6 @@ export class Settler {
   /** Breaks off what the server has not answered. */
   cut(): void {
     this.#writer.cut()
-  }
-
-  #add(leased: LeasedMessage, decided: Decided): boolean {
-    // This process has lost it, and perhaps claimed it again since.
-    if (leased.lost !== undefined) this.#lost(leased)
-    else {
-      this.#waiting.add(new LeasedOutcome(leased, decided))
-      this.#start()
-    }
-    return holdsBack(decided)
   }
 
   /** At the end of this turn of the event loop, so that what ends in it goes together. */
@@ -146,7 +126,7 @@ export class Settler {
     const [outcome, ...others] = outcomes
     if (others.length > 0) this.#waiting.split(outcomes)
     else if (outcome !== undefined) {
-      const next = outcome.refused(error, this.#rules)
+      const next = outcome.refused(error, this.rules)
       if (next !== undefined) this.#again([next], error)
       // The handler's own transaction has removed it: only the evidence about it is left.
       else if (outcome.leased.isCommitted) this.#tell(outcomes, new Set())
@@ -163,7 +143,7 @@ export class Settler {
     )
     // To wait for a lock once more would keep the others waiting.
     const isRepeated = outcomes.some(({ hasFailed }) => hasFailed)
-    const nowUs = Math.floor(this.#rules.clock.passedUs())
+    const nowUs = Math.floor(this.rules.clock.passedUs())
     const { ids, locked, untouched } = await this.#writer.settle(outcomes, nowUs, isRepeated)
     const again = outcomes.filter(({ id }) => locked.has(id))
     const written = outcomes.filter(({ id }) => !locked.has(id) && !untouched.has(id))
@@ -216,10 +196,10 @@ export class Settler {
   #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
     const settled: LeasedOutcome[] = []
     for (const outcome of outcomes) {
-      const { leased, isBack } = outcome
+      const { leased, isBack, decided } = outcome
       if (!ids.has(leased.id) && !leased.isCommitted && !isBack) this.#lost(leased)
       else {
-        this.#end(leased, isBack, dueInMs(outcome.decided, this.#rules.clock.nowUs()))
+        this.#end(leased, decided)
         if (!isBack) settled.push(outcome)
       }
     }
@@ -242,17 +222,14 @@ export class Settler {
     const { id, attempt, row } = leased.message
     if (leased.cancelAsked) this.#runtime.report({ kind: 'message.cancelled', queue, id, type: row.type, attempt })
     else this.#runtime.report({ kind: 'lease.lost', queue, id, attempt })
-    this.#end(leased, false)
+    this.#end(leased, undefined)
   }
 
-  #end(leased: LeasedMessage, returned: boolean, inMs?: number): void {
+  #end(leased: LeasedMessage, decided: Decided | undefined): void {
     leased.end()
-    this.#onEnded(leased, returned, inMs === undefined ? [] : [inMs])
+    this.#onEnded(leased, decided)
   }
 }
 
-/**
- * `returned`: it went back as it was, and may be claimed at once. `dueInMs`: in how many milliseconds it is due again, if
- * it is to be tried again.
- */
-type OnEnded = (leased: LeasedMessage, returned: boolean, dueInMs: readonly number[]) => void
+/** Undefined: it was lost. */
+type OnEnded = (leased: LeasedMessage, decided: Decided | undefined) => void
