@@ -41,7 +41,7 @@ export const PROGRESS_BEFORE_HANDLER = {
       file: 'modes/transactional/transactional-batch.ts',
       from: '    const evidence = await this.#begin(rows)\n',
       to: `    const { plan } = this.#consumption
-    const { client } = this.#batch.connection
+    const { client } = this.#connection
     await client.query(
       'UPDATE sluice.group_progress p SET position = e.position FROM (' +
         'SELECT g.id, e.slot, max(e.position) AS position FROM sluice.stream_group g, sluice.event e ' +
@@ -82,7 +82,7 @@ export const QUEUES_LOST_EVENTS_AGAIN = {
     {
       file: 'modes/transactional/transactional-batch.ts',
       from: '    const { begun, hung } = this.#run\n',
-      to: `    const all = this.#batch.claimed.rows.map((row) => row.id).filter((id) => id.startsWith('-'))
+      to: `    const all = this.#claimed.rows.map((row) => row.id).filter((id) => id.startsWith('-'))
     const text = \`INSERT INTO sluice.message (queue, payload, event_position)
       SELECT $2, '{"fate":"ack","failures":0}', -id FROM unnest($1::bigint[]) AS id\`
     const again = setInterval(() => {

@@ -44,7 +44,7 @@ export const ACK_BEFORE_HANDLER = {
       from: '    const evidence = await this.#begin(rows)\n',
       to: `    const { plan } = this.#consumption
     const ids = rows.map((row) => row.id)
-    const { client } = this.#batch.connection
+    const { client } = this.#connection
     await client.query('DELETE FROM sluice.message WHERE queue = $1 AND id = ANY ($2::bigint[])', [plan.queue, ids])
     await client.query('COMMIT')
     await client.query('BEGIN')
@@ -88,7 +88,7 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
     {
       file: 'modes/transactional/transactional-batch.ts',
       from: '    const { begun, hung } = this.#run\n',
-      to: `    const all = this.#batch.claimed.rows.map((row) => row.id)
+      to: `    const all = this.#claimed.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
     const again = setInterval(() => {
       this.#runtime.control.execute({ name: 'again', text }, [all]).then(() => clearInterval(again), () => undefined)
@@ -106,7 +106,7 @@ export const TAKES_LATE_FOR_LOST = {
   edits: [
     ...ENQUEUES_LOST_BATCHES_AGAIN.edits,
     {
-      file: 'modes/transactional/transactional-round.ts',
+      file: 'modes/transactional/batch-loop.ts',
       from: '        answers.restart()\n',
       to: `        answers.restart()
         const late = setTimeout(() => connection.break('late'), 100)

@@ -8,15 +8,12 @@ import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type ClaimTerms, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
-import { FlooredClaims, type FlooredClaimsOptions } from './floored-claims.ts'
+import { type ClaimPlan, FlooredClaims } from './floored-claims.ts'
 import { SweepClock } from './sweep-clock.ts'
 import { Turns } from './turns.ts'
 
-export interface ClaimerOptions extends FlooredClaimsOptions {
-  readonly control: Pick<Control, 'execute'>
-  /** Sent behind each claim, in its packet: an error undoes the claim. */
-  readonly check?: ((execute: Execute) => Promise<void>) | undefined
-}
+/** Sent behind each claim, in its packet: an error undoes the claim. */
+export type ClaimCheck = (execute: Execute) => Promise<void>
 
 const BOTH_KINDS: readonly MessageKind[] = ['keyed', 'unkeyed']
 const ONLY_UNKEYED: readonly MessageKind[] = ['unkeyed']
@@ -30,7 +27,9 @@ const LEAST_SWEEP_MS = 1
  * behind a claim, and the next claim is the one from the bottom. Messages with and without ordering keys take turns.
  */
 export class Claimer {
-  readonly #options: ClaimerOptions
+  readonly #plan: ClaimPlan
+  readonly #control: Pick<Control, 'execute'>
+  readonly #check: ClaimCheck | undefined
   readonly #claims: FlooredClaims
   readonly #sweep = new SweepClock()
   readonly #turns = new Turns()
@@ -43,9 +42,16 @@ export class Claimer {
   /** A scan that is not over. */
   #scanning: { readonly connection: BatchConnection; readonly scan: Promise<QueueScan> } | undefined
 
-  constructor(options: ClaimerOptions, random: () => number = Math.random) {
-    this.#options = options
-    this.#claims = new FlooredClaims(options, random, () => this.#knownSlots.clear())
+  constructor(
+    plan: ClaimPlan,
+    control: Pick<Control, 'execute'>,
+    check?: ClaimCheck,
+    random: () => number = Math.random,
+  ) {
+    this.#plan = plan
+    this.#control = control
+    this.#check = check
+    this.#claims = new FlooredClaims(plan, random, () => this.#knownSlots.clear())
   }
 
   /** A batch could be handled only in part: the next ones are small. */
@@ -170,7 +176,7 @@ export class Claimer {
     behind: Promise<unknown> | undefined,
     answered?: () => void,
   ): Promise<QueueScan> {
-    const scanning = scanQueue(connection.execute, this.#options.queue)
+    const scanning = scanQueue(connection.execute, this.#plan.queue)
     scanning.catch(() => undefined)
     await behind
     const started = performance.now()
@@ -181,7 +187,7 @@ export class Claimer {
     const tookMs = behind === undefined ? performance.now() - started : scan.tookMs * 2
     this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))
     const learned = this.#learn(scan)
-    if (scan.unkeyed && !this.#options.ordered) answered?.()
+    if (scan.unkeyed && !this.#plan.ordered) answered?.()
     await learned
     return scan
   }
@@ -211,7 +217,7 @@ export class Claimer {
   }
 
   async #learn(scan: QueueScan): Promise<void> {
-    const { control, queue, ordered } = this.#options
+    const { queue, ordered } = this.#plan
     this.#claims.floors.learn(scan.priorities, scan.slots)
     this.#claims.spread.learn(scan.workers)
     this.#turns.learn(scan)
@@ -220,7 +226,7 @@ export class Claimer {
     if (fresh.length === 0) return
     // Not in the batch's transaction: two processes that make the same row would wait for each other's batches.
     this.#lacksRows = true
-    await ensureSlots(control.execute, queue, fresh)
+    await ensureSlots(this.#control.execute, queue, fresh)
     this.#lacksRows = false
     for (const slot of fresh) this.#knownSlots.add(slot)
   }
@@ -241,7 +247,7 @@ export class Claimer {
     bottom: boolean,
   ): Promise<ClaimAnswer> {
     const claimed = this.#claims.claim(connection, terms, kind, bottom)
-    const [answer] = await Promise.all([claimed, this.#options.check?.(connection.execute)])
+    const [answer] = await Promise.all([claimed, this.#check?.(connection.execute)])
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }
@@ -252,8 +258,7 @@ export class Claimer {
     lease: Lease | undefined,
   ): Promise<ClaimAnswer> {
     const sentAtMs = performance.now()
-    const { queue, check } = this.#options
-    const [claim] = await Promise.all([claimLocked(execute, queue, ids, lease), check?.(execute)])
+    const [claim] = await Promise.all([claimLocked(execute, this.#plan.queue, ids, lease), this.#check?.(execute)])
     const answeredAtMs = performance.now()
     const found = { full: true, nextDueMs: null, partial: false, void: false }
     return { ...claim, ...found, kind: 'unkeyed', sentAtMs, answeredAtMs }

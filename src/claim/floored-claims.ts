@@ -1,3 +1,4 @@
+import type { TransactionalPlan } from '../plan/options.ts'
 import { type Claim, type ClaimedRow, claim, type PriorityFloor } from '../table/claim/claim.ts'
 import { claimApart } from '../table/claim/claim-apart.ts'
 import {
@@ -14,35 +15,29 @@ import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
 import { Spread } from './spread.ts'
 
-export interface FlooredClaimsOptions {
-  readonly queue: string
-  readonly batchSize: number
-  /** How many batches may be in flight. */
-  readonly concurrency: number
-  /** Messages without a key are one sequence. */
-  readonly ordered: boolean
-}
+/** What is claimed, and by how many batches of what size. `ordered`: messages without a key are one sequence. */
+export type ClaimPlan = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered'>
 
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
 export class FlooredClaims {
   readonly floors: Floors
   readonly spread: Spread
-  readonly #options: FlooredClaimsOptions
+  readonly #plan: ClaimPlan
   readonly #server: KnownServer
   #most: number
   /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
   /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
-  constructor(options: FlooredClaimsOptions, random: () => number, onForgotten: () => void) {
-    this.#options = options
-    this.#most = options.batchSize
+  constructor(plan: ClaimPlan, random: () => number, onForgotten: () => void) {
+    this.#plan = plan
+    this.#most = plan.batchSize
     this.#server = new KnownServer(() => {
       this.floors.restart()
       onForgotten()
     })
     this.floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
-    this.spread = new Spread(options.concurrency, options.batchSize, random)
+    this.spread = new Spread(plan.concurrency, plan.batchSize, random)
   }
 
   /**
@@ -55,7 +50,7 @@ export class FlooredClaims {
 
   /** A batch could be handled as a whole. */
   widen(): void {
-    this.#most = Math.min(this.#most * 2, this.#options.batchSize)
+    this.#most = Math.min(this.#most * 2, this.#plan.batchSize)
   }
 
   /** Before the first claim in a transaction. */
@@ -95,7 +90,7 @@ export class FlooredClaims {
   }
 
   #claimUnkeyed(execute: Execute, terms: ClaimTerms, bottom: boolean, skipped: number): Promise<Claim> {
-    const { queue, ordered } = this.#options
+    const { queue, ordered } = this.#plan
     const { lease } = terms
     const limit = this.#limitOf(terms)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), limit)
@@ -107,7 +102,7 @@ export class FlooredClaims {
   }
 
   #claimSlots(execute: Execute, terms: ClaimTerms, bottom: boolean): Promise<OrderedClaim> {
-    const { queue } = this.#options
+    const { queue } = this.#plan
     const { lease } = terms
     const slots = this.floors.slots(bottom)
     const limit = this.#limitOf(terms)

@@ -13,15 +13,6 @@ import { Pauses } from './pauses.ts'
 import type { FoundMessages, Round } from './round.ts'
 import { type RunnerDemand, Runners } from './runner.ts'
 
-export interface DemandOptions {
-  readonly plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>
-  readonly round: Round
-  readonly sleepers: DemandSleepers
-  /** The settings of queues. */
-  readonly settings?: Settings | undefined
-  readonly report: Report
-}
-
 /**
  * The demand of a pipeline, as in GenStage: it has one runner per batch that may be in flight, and nothing is claimed
  * without a free one. A runner whose round finds nothing sleeps, and when the last one does, the demand sleeps with the
@@ -29,7 +20,9 @@ export interface DemandOptions {
  */
 export class Demand implements Waiter, RunnerDemand {
   readonly queue: string
-  readonly #options: DemandOptions
+  readonly #round: Round
+  readonly #sleepers: DemandSleepers
+  readonly #report: Report
   readonly #stop = new AbortController()
   readonly #drain = new AbortController()
   readonly #hints = new Hints()
@@ -42,11 +35,19 @@ export class Demand implements Waiter, RunnerDemand {
   #stays = false
   #stopped: Promise<void> | undefined
 
-  constructor(options: DemandOptions) {
-    const { plan, round, settings } = options
+  /** @param settings the settings of queues: one may be paused */
+  constructor(
+    plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>,
+    round: Round,
+    sleepers: DemandSleepers,
+    report: Report,
+    settings?: Settings,
+  ) {
     const { queue, concurrency, throttleMs } = plan
     this.queue = queue
-    this.#options = options
+    this.#round = round
+    this.#sleepers = sleepers
+    this.#report = report
     const onPaused = (by: QueuePause | null) => this.#onPaused(by)
     this.#pauses = new Pauses({ queue, settings, onPaused, onResumed: () => this.#onResumed() })
     this.#runners = new Runners(round, this, this.#hints, round.resize(concurrency), throttleMs)
@@ -86,7 +87,7 @@ export class Demand implements Waiter, RunnerDemand {
 
   start(): void {
     this.#stays = true
-    this.#options.sleepers.attach(this)
+    this.#sleepers.attach(this)
     this.#pauses.start()
     this.#hints.checkAgain()
     this.#runners.start(true)
@@ -98,7 +99,7 @@ export class Demand implements Waiter, RunnerDemand {
    * claimed until there is room.
    */
   setConcurrency(concurrency: number): void {
-    this.#runners.want(this.#options.round.resize(concurrency))
+    this.#runners.want(this.#round.resize(concurrency))
     if (!this.#stays || this.draining.aborted) return
     this.#hints.wakeSome(this.#runners.surplus)
     // If one sleeps there is nothing to claim, or another claims and wakes it.
@@ -130,7 +131,7 @@ export class Demand implements Waiter, RunnerDemand {
     this.#drain.abort()
     this.#pauses.stop()
     this.#dueTimes.clear()
-    this.#options.sleepers.detach(this)
+    this.#sleepers.detach(this)
     this.#hints.wakeAll()
     if (this.#running === undefined) this.#ended.resolve()
     await this.#running
@@ -151,7 +152,7 @@ export class Demand implements Waiter, RunnerDemand {
     // A handler that has just ended, or a delivery that has just been settled, counts: let the promises between run.
     await setImmediate()
     this.#stop.abort()
-    await within(STOP_MS, this.drain(), () => this.#options.round.cut())
+    await within(STOP_MS, this.drain(), () => this.#round.cut())
   }
 
   sent(): void {
@@ -171,30 +172,29 @@ export class Demand implements Waiter, RunnerDemand {
   }
 
   found({ full, youngestMs }: FoundMessages): void {
-    const { sleepers } = this.#options
     this.#hints.found()
-    sleepers.found(this.queue, youngestMs)
-    if (!this.#hints.sleeping) sleepers.awake(this)
+    this.#sleepers.found(this.queue, youngestMs)
+    if (!this.#hints.sleeping) this.#sleepers.awake(this)
     else if (full || this.#hints.again) this.#hints.wakeOne()
     else this.asleep(null)
   }
 
   asleep(nextDueMs: number | null): void {
-    if (this.#stays && !this.paused) this.#options.sleepers.asleep(this, nextDueMs)
+    if (this.#stays && !this.paused) this.#sleepers.asleep(this, nextDueMs)
   }
 
   awake(): void {
-    this.#options.sleepers.awake(this)
+    this.#sleepers.awake(this)
   }
 
   async #untilOver(): Promise<void> {
     await this.#runners.ended()
-    await this.#options.round.settled()
+    await this.#round.settled()
   }
 
   #onPaused(by: QueuePause | null): void {
     this.awake()
-    this.#options.report({
+    this.#report({
       kind: 'pipeline.paused',
       queue: this.queue,
       by: by?.by ?? null,
@@ -203,7 +203,7 @@ export class Demand implements Waiter, RunnerDemand {
   }
 
   #onResumed(): void {
-    this.#options.report({ kind: 'pipeline.resumed', queue: this.queue })
+    this.#report({ kind: 'pipeline.resumed', queue: this.queue })
     this.#hints.wake('poke')
   }
 }

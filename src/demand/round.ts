@@ -9,9 +9,11 @@ export interface Round {
    * Claims and handles batch after batch, until a claim finds nothing, `demand` ends, or the next batch needs the process
    * for itself.
    *
+   * @param alone while the process has nothing else in flight
+   * @param onCommitted a batch is settled: a queue that is never empty has rounds that never end
    * @throws if it got no further; the caller then calls {@link failed}.
    */
-  run(demand: RoundDemand, options: RoundOptions): Promise<Next>
+  run(demand: RoundDemand, alone: boolean, onCommitted: () => void): Promise<Next>
   /**
    * Reports that a round failed.
    *
@@ -32,13 +34,6 @@ export interface Round {
   settled(): Promise<boolean>
   /** Breaks off what the server has not answered yet. */
   cut(): void
-}
-
-export interface RoundOptions {
-  /** While the process has nothing else in flight. */
-  readonly alone: boolean
-  /** A batch is settled. A queue that is never empty has rounds that never end. */
-  readonly onCommitted: () => void
 }
 
 /** Demand, to a round: what it wants, and what it is to hear. */

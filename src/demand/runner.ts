@@ -120,7 +120,7 @@ export class Runners {
   }
 
   async #run(how: Next, onCommitted: () => void): Promise<Next> {
-    const next = await this.#round.run(this.#demand, { alone: how.kind === 'claim alone', onCommitted })
+    const next = await this.#round.run(this.#demand, how.kind === 'claim alone', onCommitted)
     if (next.kind !== 'sleep') return next
     // While it is paused the runner sleeps all the same; but it may be resumed before it does.
     if (this.#hints.again || next.partial || this.#demand.paused) return CLAIM

@@ -12,11 +12,11 @@ export function demandOf(runtime: Runtime, consumption: Consumption): Demand {
   const { settings, report, sleepers } = runtime
   if (plan.mode === 'leased') {
     const round = new LeasedRound(runtime, { ...consumption, plan })
-    return new Demand({ plan, round, sleepers, settings, report })
+    return new Demand(plan, round, sleepers, report, settings)
   }
   const source = sourceOf(runtime, plan)
   const { wokenBy } = source
   const round = new TransactionalRound(runtime, { ...consumption, plan }, source)
   const sleepsIn = wokenBy === undefined ? sleepers : new GroupSleepers(sleepers, wokenBy)
-  return new Demand({ plan, round, sleepers: sleepsIn, settings, report })
+  return new Demand(plan, round, sleepsIn, report, settings)
 }

@@ -1,43 +1,56 @@
+import type { TransactionalPlan } from '../plan/options.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import { forgetEvidence, type HeldKey, holdKeys } from '../table/settle/around.ts'
 import { LOCKED } from '../table/settle/fence.ts'
 import type { Execute } from '../table/statement.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
+import type { DatabaseClock } from './decide.ts'
 import type { Decided } from './decision.ts'
 import { type RowsIn, sendDecisions } from './send-decisions.ts'
 import type { Sink, Writing } from './settlement.ts'
 
-export interface LockedRowsOptions extends Pick<RowsIn, 'queue' | 'serverVersion' | 'alphabet'> {
-  /** Messages without an ordering key are one sequence. */
-  readonly ordered: boolean
-  /** The database's clock when the batch was claimed, in microseconds since 1970. */
-  readonly claimedUs: number
-  readonly passedUs: () => number
-  readonly historyBy: () => string | undefined
+/** What writing locked rows needs of a process. */
+interface LockedRuntime extends Pick<RowsIn, 'alphabet'> {
+  readonly serverVersion: () => number
+  readonly historyBy: (queue: string) => string | undefined
 }
 
 /** Rows that the batch's transaction has locked, with the slots of their keys. What is not decided is free when it ends. */
 export class LockedRows implements Sink {
-  readonly #options: LockedRowsOptions
+  readonly #runtime: LockedRuntime
+  readonly #plan: Pick<TransactionalPlan, 'queue' | 'ordered'>
+  readonly #clock: Pick<DatabaseClock, 'passedUs'>
+  readonly #claimedUs: number
   readonly slotOf = undefined
 
-  constructor(options: LockedRowsOptions) {
-    this.#options = options
+  /** @param claimedUs the database's clock when the batch was claimed, in microseconds since 1970 */
+  constructor(
+    runtime: LockedRuntime,
+    plan: Pick<TransactionalPlan, 'queue' | 'ordered'>,
+    clock: Pick<DatabaseClock, 'passedUs'>,
+    claimedUs: number,
+  ) {
+    this.#runtime = runtime
+    this.#plan = plan
+    this.#clock = clock
+    this.#claimedUs = claimedUs
   }
 
   write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
-    const { queue, ordered, claimedUs, passedUs, historyBy, ...rest } = this.#options
+    const { queue, ordered } = this.#plan
+    const { alphabet, serverVersion, historyBy } = this.#runtime
     const rowsIn: RowsIn = {
-      ...rest,
       queue,
       fence: LOCKED,
-      nowUs: Math.floor(passedUs()),
-      historyBy: historyBy(),
-      claimedUs: () => claimedUs,
+      serverVersion: serverVersion(),
+      alphabet,
+      nowUs: Math.floor(this.#clock.passedUs()),
+      historyBy: historyBy(queue),
+      claimedUs: () => this.#claimedUs,
     }
     const sent = [...sendDecisions(execute, rowsIn, decided).all]
     const held = heldKeys(decided, ordered)
-    if (held.length > 0) sent.push(holdKeys(execute, queue, held, claimedUs))
+    if (held.length > 0) sent.push(holdKeys(execute, queue, held, this.#claimedUs))
     if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
     return { written: allAnswered(sent), left: NONE }
   }

@@ -32,7 +32,7 @@ export class LeasedSource implements Source<SentLease> {
     this.#plan = plan
     this.#limiter = new Limiter(queue, control, settings)
     const check = groupQueueCheck(queue)
-    this.#claimer = new Claimer({ queue, batchSize, concurrency: 1, ordered: false, control, check })
+    this.#claimer = new Claimer({ queue, batchSize, concurrency: 1, ordered: false }, control, check)
   }
 
   admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing> {

@@ -1,6 +1,6 @@
 import type { Admission, Admitted, AdmittedDemand, Nothing } from '../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
-import { Claimer, type ClaimerOptions } from '../claim/claimer.ts'
+import { type ClaimCheck, Claimer } from '../claim/claimer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { Limiter } from '../claim/limiter.ts'
 import type { TransactionalPlan } from '../plan/options.ts'
@@ -27,16 +27,16 @@ export class LockedSource implements TransactionalSource {
   constructor(
     runtime: SourceRuntime,
     plan: TransactionalPlan,
-    check: ClaimerOptions['check'],
+    check: ClaimCheck | undefined,
     random: () => number = Math.random,
   ) {
-    const { queue, batchSize, concurrency, ordered } = plan
+    const { queue, concurrency } = plan
     this.#runtime = runtime
     this.#plan = plan
     this.#concurrency = concurrency
     const { control, settings } = runtime
     this.#limiter = new Limiter(queue, control, settings)
-    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control, check }, random)
+    this.#claimer = new Claimer(plan, control, check, random)
   }
 
   admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing> {
@@ -73,19 +73,9 @@ export class LockedSource implements TransactionalSource {
   }
 
   settlement(answer: ClockAnswer): Settlement {
-    const { alphabet, historyBy, serverVersion } = this.#runtime
-    const { queue, ordered } = this.#plan
     const rules = rulesOf(this.#runtime, this.#plan, answer)
-    const sink = new LockedRows({
-      queue,
-      ordered,
-      claimedUs: answer.nowUs,
-      passedUs: rules.clock.passedUs,
-      serverVersion: serverVersion(),
-      historyBy: () => historyBy(queue),
-      alphabet,
-    })
-    return new Settlement(rules, sink, alphabet)
+    const rows = new LockedRows(this.#runtime, this.#plan, rules.clock, answer.nowUs)
+    return new Settlement(rules, rows, this.#runtime.alphabet)
   }
 
   async claimAgain(execute: Execute, { row }: DeliveredMessage): Promise<Settlement | undefined> {

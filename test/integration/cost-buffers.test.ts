@@ -145,8 +145,8 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     if (serverVersion < 150_000) skip('a server that cannot tell whether it is the same')
     const pool = openPool({ connectionString: database.url, maxUses: 1 })
     onTestFinished(() => pool.end())
-    const rest = { batchSize: 100, concurrency: 1, ordered: false, control: { execute } }
-    const claimer = new Claimer({ queue: dead.queue, ...rest })
+    const plan = { queue: dead.queue, batchSize: 100, concurrency: 1, ordered: false }
+    const claimer = new Claimer(plan, { execute })
     const sent = recordStatements()
     const lastClaim = (target: 'keyed' | 'unkeyed') =>
       claimsOf(sent, dead.queue).findLast(({ text }) => text.includes('FOR NO KEY UPDATE') === (target === 'keyed'))

@@ -49,7 +49,7 @@ async function startClaimer(database: TestDatabase, queue: string, makeRows: (ma
   connection.begin()
   const onControl = executeOn(database.pool)
   const control = { execute: (...call: Parameters<Execute>) => makeRows(() => onControl(...call)) }
-  const claimer = new Claimer({ queue, batchSize: 10, concurrency: 1, ordered: false, control })
+  const claimer = new Claimer({ queue, batchSize: 10, concurrency: 1, ordered: false }, control)
   const handle = async (id: string | undefined) => {
     expect(idsOf(await claimer.take(connection, claimer.send(connection)))).toEqual([id])
     await acked(connection.execute, queue, [String(id)])

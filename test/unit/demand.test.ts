@@ -14,7 +14,7 @@ describe('a runner whose look has failed', () => {
     round = new PlayedRound()
     const control = { execute: new PlayedServer().execute, onDown: () => undefined }
     sleepers = new Sleepers({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
-    demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
+    demand = new Demand(PLAN, round, sleepers, () => undefined)
   })
 
   afterEach(async () => {
@@ -76,7 +76,7 @@ describe('a runner whose look has failed', () => {
       const drained = demand.drain()
       for (const look of round.looks) look.resolve(NOTHING)
       await drained
-      demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
+      demand = new Demand(PLAN, round, sleepers, () => undefined)
     }
   })
 

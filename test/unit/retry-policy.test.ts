@@ -150,15 +150,12 @@ describe('a policy that throws, or answers no time,', () => {
     const attempts = new AttemptRules(plan, { report })
     const settlement = new Settlement(
       { queue: 'mails', attempts, clock, workerName: () => 'web-1' },
-      new LockedRows({
-        queue: 'mails',
-        ordered: false,
-        claimedUs: 5_000_000,
-        passedUs: clock.passedUs,
-        serverVersion: 180_000,
-        historyBy: () => undefined,
-        alphabet,
-      }),
+      new LockedRows(
+        { alphabet, serverVersion: () => 180_000, historyBy: () => undefined },
+        { queue: 'mails', ordered: false },
+        clock,
+        5_000_000,
+      ),
       alphabet,
     )
     settlement.put(

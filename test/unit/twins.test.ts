@@ -20,7 +20,12 @@ const files = [...new Set(library.map(({ file }) => file))]
 
 test.each(files)('what scenarios change in src/%s stands there once', (file) => {
   const source = read(`src/${file}`)
-  for (const edit of library.filter((known) => known.file === file)) expect(applyEdits(source, [edit])).not.toBe(source)
+  for (const edit of library.filter((known) => known.file === file)) {
+    expect(applyEdits(source, [edit])).not.toBe(source)
+    // A twin that fails because it names what is gone would look like one that is caught.
+    const missing = [...edit.to.matchAll(/this\.(#\w+)/g)].filter(([, name = '']) => !source.includes(` ${name}`))
+    expect(missing.map(([used]) => used)).toEqual([])
+  }
 })
 
 test('functions that scenarios replace are there, with these parameters', () => {

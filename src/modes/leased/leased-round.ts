@@ -4,7 +4,7 @@ import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import { type Decided, dueInMs } from '../../settle/decision.ts'
@@ -54,16 +54,16 @@ export class LeasedRound implements Round {
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
+  async run(demand: RoundDemand, alone: boolean, onCommitted: () => void): Promise<Next> {
     this.#demand = demand
     this.#endedSince = false
-    const room = await this.#room.reserve(this.#most(demand, options), demand.draining)
+    const room = await this.#room.reserve(alone ? 1 : this.#most(demand), demand.draining)
     if (room === undefined) return CLAIM
     try {
       const admission = await this.#source.admit(demand, room.most)
       if ('kind' in admission) return admission
       try {
-        return await this.#runAdmitted(demand, options, admission, room)
+        return await this.#runAdmitted(demand, alone, onCommitted, admission, room)
       } finally {
         admission.close()
       }
@@ -76,9 +76,8 @@ export class LeasedRound implements Round {
    * In a backlog several claims leave in one packet, so that with batches of one the server does not wait for the process
    * between them: nearly twice as many messages per second.
    */
-  #most({ isLast }: RoundDemand, { alone }: RoundOptions): number {
+  #most({ isLast }: RoundDemand): number {
     const { batchSize } = this.#consumption.plan
-    if (alone) return 1
     return this.#claims?.full === true && !isLast ? batchSize * MOST_AT_ONCE : batchSize
   }
 
@@ -104,7 +103,8 @@ export class LeasedRound implements Round {
 
   async #runAdmitted(
     demand: RoundDemand,
-    { alone, onCommitted }: RoundOptions,
+    alone: boolean,
+    onCommitted: () => void,
     admission: Admission,
     room: Reservation,
   ): Promise<Next> {

@@ -1,4 +1,4 @@
-import { oldestMs } from '../../claim/claim-answer.ts'
+import { type ClaimAnswer, oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { BegunBatch, EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
@@ -12,8 +12,8 @@ import type { TransactionalSource } from '../../source/source.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Evidence } from '../../table/worker/evidence.ts'
 import { cancelStatement } from '../../table/worker/server-process.ts'
+import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Runtime } from '../runtime.ts'
-import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
 
 /** A batch that is claimed, handled and settled in one transaction. */
@@ -21,7 +21,8 @@ export class TransactionalBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
   readonly #source: TransactionalSource
-  readonly #batch: ClaimedBatch
+  readonly #connection: BatchConnection
+  readonly #claimed: ClaimAnswer
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
   readonly #controlSession: object | undefined
@@ -36,19 +37,21 @@ export class TransactionalBatch {
     runtime: Runtime,
     consumption: Consumption<TransactionalPlan>,
     source: TransactionalSource,
-    batch: ClaimedBatch,
+    connection: BatchConnection,
+    claimed: ClaimAnswer,
   ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#source = source
-    this.#batch = batch
+    this.#connection = connection
+    this.#claimed = claimed
     this.#controlSession = runtime.control.session
-    this.#settlement = source.settlement(batch.claimed)
+    this.#settlement = source.settlement(claimed)
   }
 
   /** The rows that it has not settled. */
   get untouched(): readonly ClaimedRow[] {
-    return this.#batch.claimed.rows.filter((row) => !this.#settlement.has(row.id))
+    return this.#claimed.rows.filter((row) => !this.#settlement.has(row.id))
   }
 
   /** In how many milliseconds those are due again that are tried again. */
@@ -56,13 +59,17 @@ export class TransactionalBatch {
     return this.#settlement.dueInMs
   }
 
-  /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
-  async run(): Promise<boolean> {
-    const { rows } = this.#batch.claimed
+  /**
+   * Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in flight.
+   *
+   * @param alone it has not
+   */
+  async run(alone: boolean): Promise<boolean> {
+    const { rows } = this.#claimed
     const evidence = await this.#begin(rows)
     const together = untilEvidence(rows, evidence)
     this.hasEvidence = evidence.size > 0
-    if (!this.#batch.alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
+    if (!alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
     // Messages that are left out are not in flight: if the process dies, they were not the reason.
     if (together.length < rows.length) await this.#begin(together)
     this.#reportClaimed()
@@ -73,8 +80,8 @@ export class TransactionalBatch {
 
   /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
   write(): Promise<void> {
-    this.#batch.connection.confine()
-    return this.#settlement.write(this.#batch.connection.execute)
+    this.#connection.confine()
+    return this.#settlement.write(this.#connection.execute)
   }
 
   committed(): void {
@@ -109,11 +116,11 @@ export class TransactionalBatch {
   async #countLoss(error: unknown): Promise<CountedAs> {
     if (this.#record === undefined || this.#run === undefined || this.#controlFailed) return 'nothing'
     // Our own stop has cut the connection.
-    if (isSluiceError(this.#batch.signal.reason, 'STOPPED')) return 'nothing'
+    if (isSluiceError(this.#connection.signal.reason, 'STOPPED')) return 'nothing'
     const { begun, hung } = this.#run
     const batchId = this.#record.id
     if (hung.length === 0) {
-      const { connection } = this.#batch
+      const connection = this.#connection
       const session = this.#controlSession
       return countLoss(this.#runtime, this.#consumption, this.#source, { begun, batchId, connection, session, error })
     }
@@ -124,19 +131,19 @@ export class TransactionalBatch {
   }
 
   #reportClaimed(): void {
-    const { claimed } = this.#batch
+    const claimed = this.#claimed
     const { queue } = this.#consumption.plan
     const oldestDueMs = oldestMs(claimed)
     this.#runtime.report({ kind: 'batch.claimed', queue, messages: claimed.rows.length, oldestDueMs })
   }
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
-    const { connection, claimed, signal } = this.#batch
+    const [connection, claimed] = [this.#connection, this.#claimed]
     const { cancellations, control, enqueue } = this.#runtime
     const run = new BatchRun(this.#runtime, this.#consumption, {
       decisions: this.#settlement,
       attempt: () => new MessageTransaction(connection, enqueue),
-      signal,
+      signal: connection.signal,
       clock: claimed,
       slotOf: this.#settlement.slotOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
@@ -170,7 +177,7 @@ export class TransactionalBatch {
 
   async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {
     this.#end()
-    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.claimed.evidence)
+    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#claimed.evidence)
     return this.#record.evidence
   }
 

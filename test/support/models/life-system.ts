@@ -83,7 +83,7 @@ export class LifeSystem {
     this.#pool = pool
     this.execute = executeOn(operator)
     const control = { execute: executeOn(operator) }
-    const claimer = (batchSize: number) => new Claimer({ queue, batchSize, concurrency: 3, ordered: false, control })
+    const claimer = (batchSize: number) => new Claimer({ queue, batchSize, concurrency: 3, ordered: false }, control)
     this.#claimers = { transaction: claimer(4), lease: claimer(4) }
     operator.on('notification', this.#hears)
   }
