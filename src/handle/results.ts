@@ -1,6 +1,7 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
+import { OUTCOMES } from '../outcomes.ts'
 import { isOrdered } from '../plan/options.ts'
 import { ACK, decide, decideDropped, decideHarmful } from '../settle/decide.ts'
 import { type Decided, holdsBack } from '../settle/decision.ts'
@@ -119,7 +120,7 @@ export class Results {
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
     const { rules } = this.#batch.decisions
     this.#begun.add(message)
-    const isCancelled = this.isCancelled(message) && (outcome.kind === 'retry' || outcome.kind === 'snooze')
+    const isCancelled = this.isCancelled(message) && OUTCOMES[outcome.kind].stays
     if (error !== undefined && outcome.kind === 'retry' && !isCancelled)
       this.#consumption.onFailed?.(error, message.handed)
     this.#put(isCancelled ? decideDropped(message, 'cancelled', rules) : decide(message, outcome, error, rules))

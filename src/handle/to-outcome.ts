@@ -1,6 +1,6 @@
-import type { Duration } from '../basics/duration.ts'
-import { errorText, expected } from '../errors.ts'
-import { ack, deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
+import { expected } from '../errors.ts'
+import type { Outcome } from '../message.ts'
+import { isOutcomeKind, OUTCOMES, type OutcomeFields } from '../outcomes.ts'
 import { ACK } from '../settle/decide.ts'
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
@@ -13,10 +13,10 @@ export function toOutcome(
   if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
     const { kind, afterMs, reason, error, dedupeForMs } = returned as Record<string, unknown>
-    if (kind === 'ack') return dedupeForMs === undefined ? ACK : ack({ dedupeFor: dedupeForMs as Duration })
-    if (kind === 'retry') return retryLater({ after: afterMs as Duration, error })
-    if (kind === 'snooze') return snooze({ after: afterMs as Duration })
-    if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
+    if (kind === 'ack' && dedupeForMs === undefined) return ACK
+    const fields = { after: afterMs, reason, error, dedupeFor: dedupeForMs } as OutcomeFields
+    if (isOutcomeKind(kind) && (kind !== 'deadLetter' || typeof reason === 'string'))
+      return OUTCOMES[kind].make(OUTCOMES[kind].verb, fields)
   }
   throw expected('OPTION_INVALID', what, 'nothing, ack(), retryLater(), snooze() or deadLetter()', returned, remedy)
 }

@@ -1,4 +1,5 @@
 import type { Message, Outcome } from '../message.ts'
+import { OUTCOMES } from '../outcomes.ts'
 import type { Decided } from './decision.ts'
 
 /** What became of one message in a batch that has been committed. */
@@ -39,12 +40,10 @@ export interface SettledMessages extends ReadonlyArray<SettledMessage> {
 /** A message takes a kilobyte and more, so a list of a full queue would take all memory of the process. */
 const MOST_LISTED = 10_000
 
-const NAMES = { ack: 'acked', retry: 'retried', snooze: 'snoozed', deadLetter: 'dead' } as const
-
 /** How many of a batch's messages were settled in which way. */
 export function countsOf(decided: Iterable<Decided>): SettledCounts {
   const counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
-  for (const { outcome } of decided) if (outcome !== undefined) counts[NAMES[outcome.kind]] += 1
+  for (const { outcome } of decided) if (outcome !== undefined) counts[OUTCOMES[outcome.kind].counted] += 1
   return counts
 }
 
@@ -63,13 +62,13 @@ export class SettledCollector {
   readonly #counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
 
   add(settled: readonly SettledMessage[]): void {
-    for (const { outcome } of settled) this.#counts[NAMES[outcome.kind]] += 1
+    for (const { outcome } of settled) this.#counts[OUTCOMES[outcome.kind].counted] += 1
     this.#list(settled)
   }
 
   /** Adds what another has collected. */
   merge(settled: SettledMessages): void {
-    for (const name of Object.values(NAMES)) this.#counts[name] += settled.counts[name]
+    for (const { counted } of Object.values(OUTCOMES)) this.#counts[counted] += settled.counts[counted]
     this.#list(settled)
   }
 

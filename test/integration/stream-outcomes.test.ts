@@ -122,7 +122,7 @@ describe('an event of a group', () => {
     })
     const seen: unknown[] = []
     const pipeline = sluice
-      .pipeline(one, { group: 'all', retry: RETRY, timeout: '200ms' })
+      .pipeline(one, { group: 'all', retry: RETRY, timeout: '1s' })
       .handleBatch(async (events, { signal }) => {
         const [first] = events
         if (first?.payload === 1 && events.length > 1) raise('not together')

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'basics', 'message'],
+  ['errors', 'basics', 'message', 'outcomes'],
   ['config', 'queues', 'queue-settings', 'message-options', 'streams', 'retry-policy', 'statistics', 'telemetry'],
   ['table'],
   ['session'],

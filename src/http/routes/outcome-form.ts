@@ -1,6 +1,7 @@
 import { toMs } from '../../basics/duration.ts'
 import { expected } from '../../errors.ts'
-import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../../message.ts'
+import type { Outcome } from '../../message.ts'
+import { OUTCOME_KINDS, OUTCOMES, type OutcomeFields, type OutcomeRow } from '../../outcomes.ts'
 import { DURATION, ID } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 
@@ -13,9 +14,9 @@ export const END = {
   properties: {
     id: ID,
     outcome: {
-      description: 'one of ack, retry, snooze, deadLetter',
+      description: `one of ${OUTCOME_KINDS.join(', ')}`,
       type: 'string',
-      enum: ['ack', 'retry', 'snooze', 'deadLetter'],
+      enum: OUTCOME_KINDS,
       default: 'ack',
     },
     after: DURATION,
@@ -34,31 +35,27 @@ export const END = {
  * @throws SluiceError OPTION_INVALID if something is missing, or not allowed with this outcome
  */
 export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
-  const { outcome = 'ack', reason, error, dedupeFor } = end
-  const after = end.after === undefined ? undefined : toMs(end.after, `${what}.after`)
-  const excess = NOT_ALLOWED[outcome].find((name) => end[name] !== undefined)
+  const { id: _, outcome = 'ack', after, dedupeFor, ...texts } = end
+  const { needs, takes, make }: OutcomeRow = OUTCOMES[outcome]
+  const excess = FIELDS.find((name) => end[name] !== undefined && !takes.includes(name))
   if (excess !== undefined) {
     const remedy = 'Leave it out, or choose another outcome'
     throw expected('OPTION_INVALID', `${what}.${excess}`, `nothing beside the outcome ${outcome}`, end[excess], remedy)
   }
-  switch (outcome) {
-    case 'ack':
-      return ackBy(what, dedupeFor === undefined ? {} : { dedupeFor: toMs(dedupeFor, `${what}.dedupeFor`) })
-    case 'retry':
-      return retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) })
-    case 'snooze':
-      if (after === undefined) throw expected('OPTION_INVALID', `${what}.after`, DURATION.description, after)
-      return snoozeBy(what, { after })
-    case 'deadLetter':
-      if (reason === undefined) throw expected('OPTION_INVALID', `${what}.reason`, 'a reason as a string', reason)
-      return deadLetterBy(what, reason, error)
-  }
+  if (needs !== undefined && end[needs] === undefined)
+    throw expected('OPTION_INVALID', `${what}.${needs}`, NEEDED[needs], end[needs])
+  return make(what, {
+    ...texts,
+    after: after === undefined ? undefined : toMs(after, `${what}.after`),
+    dedupeFor: dedupeFor === undefined ? undefined : toMs(dedupeFor, `${what}.dedupeFor`),
+  })
 }
 
-/** What an outcome does not take. */
-const NOT_ALLOWED = {
-  ack: ['after', 'reason', 'error'],
-  retry: ['reason', 'dedupeFor'],
-  snooze: ['reason', 'error', 'dedupeFor'],
-  deadLetter: ['after', 'dedupeFor'],
-} as const
+const FIELDS = ['after', 'reason', 'error', 'dedupeFor'] as const satisfies readonly (keyof OutcomeFields)[]
+
+const NEEDED = {
+  after: DURATION.description,
+  reason: 'a reason as a string',
+  error: 'an error as a string',
+  dedupeFor: DURATION.description,
+}

@@ -1,0 +1,68 @@
+import type { Duration } from './basics/duration.ts'
+import { errorText } from './errors.ts'
+import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from './message.ts'
+
+/** What an outcome is made of. */
+export interface OutcomeFields {
+  readonly after?: Duration | undefined
+  readonly reason?: string | undefined
+  readonly error?: unknown
+  readonly dedupeFor?: Duration | undefined
+}
+
+export interface OutcomeRow {
+  /** The function that makes it. */
+  readonly verb: string
+  /** The field that it needs. */
+  readonly needs?: keyof OutcomeFields
+  /** Fields that it may have. */
+  readonly takes: readonly (keyof OutcomeFields)[]
+  /** Its count among the settled messages. */
+  readonly counted: 'acked' | 'retried' | 'snoozed' | 'dead'
+  /** Its message is tried again, unless it is cancelled. */
+  readonly stays: boolean
+  /** @param what stands for the call in errors. @throws SluiceError OPTION_INVALID */
+  readonly make: (what: string, fields: OutcomeFields) => Outcome
+}
+
+/** All outcomes. One more is a row here, a function in `message.ts`, and a decision in `settle/decide.ts`. */
+export const OUTCOMES = {
+  ack: {
+    verb: 'ack',
+    takes: ['dedupeFor'],
+    counted: 'acked',
+    stays: false,
+    make: (what, { dedupeFor }) => ackBy(what, dedupeFor === undefined ? {} : { dedupeFor }),
+  },
+  retry: {
+    verb: 'retryLater',
+    takes: ['after', 'error'],
+    counted: 'retried',
+    stays: true,
+    make: (what, { after, error }) =>
+      retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) }),
+  },
+  snooze: {
+    verb: 'snooze',
+    needs: 'after',
+    takes: ['after'],
+    counted: 'snoozed',
+    stays: true,
+    make: (what, { after }) => snoozeBy(what, { after: after as Duration }),
+  },
+  deadLetter: {
+    verb: 'deadLetter',
+    needs: 'reason',
+    takes: ['reason', 'error'],
+    counted: 'dead',
+    stays: false,
+    make: (what, { reason, error }) => deadLetterBy(what, errorText(reason), error),
+  },
+} as const satisfies Record<Outcome['kind'], OutcomeRow>
+
+/** The kinds of outcomes. */
+export const OUTCOME_KINDS = Object.keys(OUTCOMES) as readonly Outcome['kind'][]
+
+export function isOutcomeKind(kind: unknown): kind is Outcome['kind'] {
+  return typeof kind === 'string' && Object.hasOwn(OUTCOMES, kind)
+}
