@@ -173,9 +173,11 @@ export class ClaimStore implements ClaimKeeper {
 
 /** The texts of an outcome, as the database can hold them. */
 function fitTexts(outcome: Outcome, toFit: (text: string) => string): object {
-  if (outcome.kind === 'ack' || outcome.kind === 'snooze') return {}
-  const error = outcome.error === undefined ? undefined : toFit(outcome.error)
-  return outcome.kind === 'deadLetter' ? { reason: toFit(outcome.reason), error } : { error }
+  const { reason, error }: { readonly reason?: string; readonly error?: string | undefined } = outcome
+  return {
+    ...(reason !== undefined && { reason: toFit(reason) }),
+    ...(error !== undefined && { error: toFit(error) }),
+  }
 }
 
 const RETRY = retryPolicy(undefined)
