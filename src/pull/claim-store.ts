@@ -173,7 +173,11 @@ export class ClaimStore implements ClaimKeeper {
 
 /** The texts of an outcome, as the database can hold them. */
 function fitTexts(outcome: Outcome, toFit: (text: string) => string): object {
-  const { reason, error }: { readonly reason?: string; readonly error?: string | undefined } = outcome
+  const none = { reason: undefined, error: undefined }
+  const { reason, error }: { readonly reason?: string | undefined; readonly error?: string | undefined } = {
+    ...none,
+    ...outcome,
+  }
   return {
     ...(reason !== undefined && { reason: toFit(reason) }),
     ...(error !== undefined && { error: toFit(error) }),
