@@ -87,9 +87,9 @@ export function expected(
 export const STOPPED = {
   sluice: 'This Sluice has been stopped and does not start again. Make another with createSluice, or call stop() later',
   'sluice before it had connected': 'The Sluice was stopped before it had connected',
-  pipeline: 'The pipeline was told to stop. The message is free for others',
-  'pipeline before it had started': 'The pipeline was told to stop before it had started',
-  subscriber: 'The subscriber has left. The message is free for others',
+  pipeline: 'The pipeline was stopped. The message is available to other workers',
+  'pipeline before it had started': 'The pipeline was stopped before it had started',
+  subscriber: 'The subscriber has left. The message is available to other workers',
 } as const
 
 export function stopped(what: keyof typeof STOPPED): SluiceError {
@@ -113,7 +113,7 @@ export function messageCancelled(queue: string, id: string): SluiceError {
 
 /** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
 export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
-  const what = `Group ${group} of stream ${stream} cannot read on: its unread events from position ${from} to ${to} are gone`
+  const what = `Group ${group} of stream ${stream} lost events, from position ${from} to ${to}, before it had read them`
   return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.groups.seek, or sluice group seek`)
 }
 

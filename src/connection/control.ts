@@ -189,5 +189,5 @@ export class Control {
 const LONGEST_RESTORE_MS = 60_000
 
 const WITHOUT_SESSION =
-  'A pooler stands before the control connection: wake-ups are left to the poll, and crashes are not counted. ' +
+  'The control connection uses a pooler: only the poll wakes workers, and crashes are not counted. ' +
   'Give directConnection an address that leads to the server'

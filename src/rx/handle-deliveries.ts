@@ -23,8 +23,8 @@ export type DeliveryHandler<Payload, In extends HandlerKind = 'transactional'> =
 /**
  * Handles deliveries and settles them, `concurrency` at a time, and emits what it has settled: a result is true once
  * the batch commits, which `batch.committed` tells, and void if the batch is lost. Failures are data: a handler that
- * throws fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is
- * settled. After unsubscription what is in hand is still handled, because nobody else would settle it.
+ * throws fails its delivery, and the stream goes on. Completes when the source has completed and all deliveries are
+ * settled. After unsubscription, emitted deliveries are still handled, because nothing else would settle them.
  *
  * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *

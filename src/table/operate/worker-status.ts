@@ -23,7 +23,7 @@ export interface WorkerStatus {
   readonly seenAgoMs: number
   /** False if its connection is gone, or, behind a pooler, if it has sent no heartbeat for three minutes. */
   readonly alive: boolean
-  /** How many messages it has in hand. */
+  /** How many messages it has in flight. */
   readonly inFlight: number
 }
 

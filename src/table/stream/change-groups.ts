@@ -87,7 +87,7 @@ export interface TrimResult {
   readonly trimmedTo: number
   /** How many positions that takes: as many events, but for gaps. */
   readonly events: number
-  /** The groups before whose unread events it stops. */
+  /** The groups with unread events that stop it. */
   readonly heldBy: readonly string[]
   /** The groups that have not read what is gone: they stand still until they are moved. */
   readonly lostBy: readonly string[]

@@ -3,7 +3,7 @@ import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from
 /** The evidence about a message that has not been settled since. */
 export interface Evidence {
   readonly messageId: string
-  /** How many processes died or hung with this message in hand. */
+  /** How many processes died or hung while they handled this message. */
   readonly crashes: number
   /** Whether it was, at least once, the only message in hand. If not, another one may be to blame. */
   readonly crashedAlone: boolean
