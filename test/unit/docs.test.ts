@@ -30,6 +30,8 @@ const PLAIN = [
   'testing',
   'clients',
   'cli',
+  'security',
+  'coming-from',
 ]
 
 /** Persons who are processes or sessions, and words that stand for a usual one: in flight, setting, at most. */
