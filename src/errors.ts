@@ -105,13 +105,13 @@ export function leaseLost(queue: string, id: string, cancelled = false): SluiceE
   return new SluiceError('LEASE_LOST', `${what}${why}`)
 }
 
-/** Somebody has cancelled a message whose handler runs in a transaction. */
+/** A message was cancelled while its handler ran in a transaction. */
 export function messageCancelled(queue: string, id: string): SluiceError {
   const what = `Message ${id} of queue ${queue} was cancelled while its handler ran`
   return new SluiceError('CANCELLED', `${what}. What the handler has written through tx is rolled back`)
 }
 
-/** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
+/** Retention, or a trim, removed events before a group had read them. It reads nothing until it is moved. */
 export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
   const what = `Group ${group} of stream ${stream} lost events, from position ${from} to ${to}, before it had read them`
   return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.groups.seek, or sluice group seek`)

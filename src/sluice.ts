@@ -58,7 +58,7 @@ export function createSluice<
 }
 
 /**
- * What `createSluice` returns. One per process and database is enough. Without type parameters it stands for any
+ * What `createSluice` returns. One per process and database is enough. Without type parameters it is the type of any
  * queues and streams.
  */
 export class Sluice<
@@ -201,8 +201,8 @@ export class Sluice<
    * with gaps. Every group of the stream gets the event if and only if the transaction commits.
    *
    * @param tx the open transaction, as for `enqueue`, or `sluice.ownTransaction`.
-   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN if `createSluice` was given
-   * streams and it is none of them, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is
+   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN if `createSluice` was
+   * given streams and it is none of them, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is
    * written then, and the transaction is as it was; STREAM_UNKNOWN if it does not exist, SCHEMA_MISSING,
    * SCHEMA_TOO_OLD, PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of the server
    * comes as your client throws it.
@@ -241,7 +241,8 @@ export class Sluice<
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
-   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) => render(payload)).start()
+   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) =>
+   * render(payload)).start()
    */
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,

@@ -27,7 +27,7 @@ export interface ControlOptions {
 
 /**
  * The process's control connection: the worker's registration and liveness lock, the waiting flags, the safety poll,
- * and the record of batches in hand. One per process, never inside a transaction. It reconnects by itself, for as long
+ * and the record of batches in flight. One per process, never inside a transaction. It reconnects by itself, for as long
  * as that takes. Parts that set something up in each new session do so in `onUp`.
  */
 export class Control {

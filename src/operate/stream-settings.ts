@@ -11,7 +11,7 @@ export interface StreamSettings {
    * They change only while the stream has no events. @default 16
    */
   readonly slots?: number | undefined
-  /** For how long events are kept, 1 s to 100 years; null: for ever. @default null */
+  /** How long events are kept, 1 s to 100 years; null: for ever. @default null */
   readonly retain?: Duration | null | undefined
   /** How many bytes of the disk events may take before the oldest are dropped, from 1; null: any number. @default null */
   readonly retainBytes?: number | null | undefined

@@ -70,7 +70,7 @@ export function resolvePipeline(
   return options?.mode === 'leased' ? resolveLeased(what, queue, options) : resolveTransactional(what, queue, options)
 }
 
-/** @throws SluiceError OPTION_INVALID, in which `what` stands for the call */
+/** @throws SluiceError OPTION_INVALID, in which `what` names the call */
 export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
   if ('group' in options && options.group !== undefined) {
     const remedy = "Leave out mode: 'leased': a group's progress moves in the transaction that handles its events"

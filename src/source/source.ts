@@ -25,7 +25,7 @@ export interface Source {
   send(connection: BatchConnection, most?: number): SentClaim
   /** The answer to a sent claim. Where that took nothing, it has looked wherever else something may be. */
   take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer>
-  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  /** Drops a sent claim: what it locked is free again. */
   unsend(sent: SentClaim | undefined): void
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void
@@ -38,8 +38,8 @@ export interface Source {
   /** For the decisions about what a claim has answered. */
   settlement(answer: ClockAnswer): Settlement
   /**
-   * Claims a message again whose transaction was lost, to settle it in another one. Undefined: another transaction has it, or
-   * whoever claims it next settles its try.
+   * Claims a message again whose transaction was lost, to settle it in another one. Undefined: another transaction has
+   * it, or whoever claims it next settles its try.
    */
   claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined>
 }

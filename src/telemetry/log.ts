@@ -25,7 +25,7 @@ export class Lines {
   readonly #counts = new Map<string, number>()
   #span: NodeJS.Timeout | undefined
 
-  /** @param worker the worker's name, which stands in the lines about messages */
+  /** @param worker the worker's name, for the lines about messages */
   constructor(log: SluiceLog, worker: string) {
     this.#log = log
     this.#worker = worker
@@ -67,7 +67,7 @@ const SPAN_MS = 10_000
 const MOST_CHARACTERS = 1_000
 
 /**
- * The level and text of an event that somebody should read; undefined for others. Each kind is listed, so that the
+ * The level and text of an event that an operator should read; undefined for others. Each kind is listed, so that the
  * compiler asks for a new one.
  */
 function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, string] | undefined {
@@ -241,6 +241,6 @@ function inOneLine(text: string): string {
 }
 
 function toStderr(line: string): void {
-  // biome-ignore lint/suspicious/noConsole: unlike the stream, it does not fail if nobody reads stderr any more.
+  // biome-ignore lint/suspicious/noConsole: unlike the stream, it does not fail if stderr has no reader any more.
   console.error(line)
 }

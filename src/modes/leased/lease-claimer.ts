@@ -66,8 +66,8 @@ export class LeaseClaimer {
       demand.sent()
       const { ran, ended } = await this.#claimBy(on, demand, sizes, taker, admission).finally(() => demand.answered())
       const released = ended.then(release, release)
-      // The transaction that COMMIT has begun ends while the handlers run. A claim that found nothing still has slot locks, which our
-      // next claim, on another connection, would mistake for another process's.
+      // The transaction that COMMIT has begun ends while the handlers run. A claim that found nothing still has slot
+      // locks, which our next claim, on another connection, would mistake for another process's.
       if (ran.kind === 'sleep') await released
       return ran
     } catch (error) {
@@ -135,7 +135,7 @@ export class LeaseClaimer {
     return { batchId, lease: terms.lease, sent, committed: undefined, isTaken: false }
   }
 
-  /** Nobody looks further in their transactions, so the last COMMIT begins none. */
+  /** No claim looks further in their transactions, so the last COMMIT begins none. */
   async #claimBacklog(on: ClaimOn, demand: RoundDemand, sizes: readonly number[], taker: Taker): Promise<Ended> {
     const { connection, answers, claims } = on
     const limit = this.#limit
@@ -201,7 +201,7 @@ export class LeaseClaimer {
     return true
   }
 
-  /** A process that stands still in a sweep, before its COMMIT, keeps what it has locked no longer than a lease would. */
+  /** A process that is suspended in a sweep, before its COMMIT, keeps what it has locked no longer than a lease would. */
   get #limit(): TransactionLimit {
     const { leaseMs } = this.#consumption.plan
     const idleMs = Math.max(LEAST_IDLE_MS, Math.min(CLAIM_MS, leaseMs))

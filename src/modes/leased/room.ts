@@ -1,6 +1,6 @@
 import { untilAborted } from '../../basics/until-aborted.ts'
 
-/** Room for the messages that a leased pipeline may have in hand. It comes back message by message. */
+/** Room for the messages that a leased pipeline may have in flight. It comes back message by message. */
 export class Room {
   #size: number
   #taken = 0

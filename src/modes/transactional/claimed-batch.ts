@@ -7,7 +7,7 @@ export interface ClaimedBatch {
   readonly claimed: ClaimAnswer
   /** Aborts when nothing can come of the batch any more. */
   readonly signal: AbortSignal
-  /** The process has nothing else in hand. */
+  /** The process has nothing else in flight. */
   readonly alone: boolean
   /** The round ends with it. */
   readonly isLast: boolean

@@ -51,7 +51,9 @@ export class TransactionalBatch {
     return this.#settlement.dueInMs
   }
 
-  /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
+  /**
+   * Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in flight.
+   */
   async run(): Promise<boolean> {
     const { rows } = this.#batch.claimed
     const evidence = await this.#begin(rows)

@@ -5,7 +5,7 @@ import { type Lease, leaseParams } from './lease.ts'
 
 /**
  * Leases one message, due or not, and records it as a batch. The primary key leads to it. Without SKIP LOCKED, because
- * the transaction that runs this has inserted the message, and nobody else sees it.
+ * the transaction that runs this has inserted the message, and no other session sees it.
  */
 export async function claimGiven(execute: Execute, queue: string, id: string, lease: Lease): Promise<Claim> {
   return toClaim(await execute(ofVersion(CLAIM_GIVEN, lease.serverVersion), [queue, id, ...leaseParams(lease)]))

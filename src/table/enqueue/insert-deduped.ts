@@ -69,7 +69,7 @@ function resultOf(row: Row): EnqueueResult | undefined {
 }
 
 // A function, as for a row without a key: it is planned once in a session, and each of its statements has a snapshot of
-// its own, so what stands behind the lock of the key sees what was committed before.
+// its own, so what follows the lock of the key sees what was committed before.
 const INSERT_DEDUPED = statement(
   'insert_deduped',
   `

@@ -57,7 +57,7 @@ export interface ClearMatch {
   readonly dryRun: boolean
 }
 
-/** Removes a message, unless a transaction has it locked: it waits for nobody. */
+/** Removes a message, unless a transaction has locked it: it waits for no lock. */
 export async function cancelMessage(
   execute: Execute,
   queue: string,

@@ -3,14 +3,14 @@ import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
 import { naming } from './stream-errors.ts'
 
-/** What a group is told. Null: as it is, or the default. */
+/** The options of a group. Null: as it is, or the default. */
 export interface GroupParams {
   readonly onFailure: OnFailure | null
   readonly deferLimit: number | null
   readonly keepUnread: boolean | null
 }
 
-/** Makes a group, or tells one that is there what it is told. Resolves with whether it was made. */
+/** Makes a group, or changes the options of an existing one. Resolves with whether it was made. */
 export async function createGroup(
   execute: Execute,
   stream: string,

@@ -55,7 +55,7 @@ export class Settler {
 
   /** Returns whether the message holds the later ones of its key back. */
   settle(leased: LeasedMessage, outcome: Outcome, error?: unknown): boolean {
-    // What the handler's own transaction did stands, whatever the handler did after it.
+    // What the handler's own transaction did is kept, whatever the handler did after it.
     return this.#add(leased, decide(leased.message, leased.isCommitted ? ACK : outcome, error, this.#rules))
   }
 
