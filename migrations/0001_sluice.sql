@@ -1216,7 +1216,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
-  'Tells a queue settings, as in {"ttl": "7 days", "max_attempts": 5}; null unsets one, and others stay as they are.';
+  'Changes settings of a queue, as in {"ttl": "7 days", "max_attempts": 5}. null unsets one; others stay as they are.';
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1227,7 +1227,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
-  'Pauses a queue: nobody claims from it until resume. What is in hand goes on. Returns false if it was paused already.';
+  'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
+  'was already paused.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1245,7 +1246,7 @@ BEGIN
   RETURN EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
+COMMENT ON FUNCTION sluice.is_paused IS 'Returns whether a queue is paused.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;
@@ -1439,7 +1440,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue IS
-  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, not both. ttl: for how long after it is due it may be delivered.';
+  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, '
+  'not both. ttl: its time to live, counted from the due time.';
 
 -- schema/31_settle.sql
 --
@@ -3184,7 +3186,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time ttl: one row per message, none if there is nothing. Settle them by claim_settle with claim_id. Messages that would expire before the end of the claim and grace live until then.';
+  'Claims due messages of a queue for the time ttl, and returns one row per message, or none. Settle them by '
+  'claim_settle with claim_id. Messages that would expire before the end of the claim plus grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
   expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer,
@@ -3210,7 +3213,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
-  'The messages of a claim that are not settled yet. due_at is when they were claimed; retry_policies: the names by which a retry goes, that of the message before that of its queue.';
+  'Returns the messages of a claim that are not settled yet. due_at is the time of the claim. retry_policies: the names '
+  'of their retry policies, that of the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, ttl interval DEFAULT NULL, grace interval DEFAULT NULL
@@ -3243,7 +3247,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Makes a claim last for ttl from now, and its messages live until grace after that; by default both as given before. Returns when it ends.';
+  'Extends a claim to ttl from now, and the lives of its messages to grace after that; both default to the values of '
+  'the claim. Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -3277,7 +3282,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_release IS
-  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
+  'Releases the messages of a claim in their old order, without counting an attempt, and returns how many. An unknown '
+  'or expired claim is not changed.';
 
 CREATE FUNCTION sluice.claim_settle(
   queue       text,
@@ -3341,7 +3347,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of it. policies: retry policies by name.';
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
+  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
+  'that was written. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
@@ -3376,7 +3384,7 @@ BEGIN
   PERFORM sluice_private.complete_locked(queue, ids, NULL, NULL, NULL);
 END
 $$;
-COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
+COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them. Each is delivered at most once.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
@@ -3796,7 +3804,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue_deduped IS
-  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
+  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce '
+  'or throttle. outcome: added, duplicate, updated, requeued or debounced. id and state are those of the message that '
+  'has the key.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;
@@ -3855,7 +3865,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
-  'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+  'Frees a dedupe key that is kept after its message has gone. Returns freed, free (it was not taken) or taken (a '
+  'message has it; sluice.cancel removes the message).';
 
 -- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000,
 -- and it looks at 10,000 at most. A key that a producer asks for at this moment stays. dry_run: counts them. next_key:
@@ -3894,7 +3905,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_keys IS
-  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
+  'Frees the dedupe keys of a queue that are kept after their messages have gone. Each call is one bounded step, from '
+  'after_key on: call it again with next_key until that is NULL. dry_run only counts them.';
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the
 -- same key the newest. It does not wait for a producer: one that has locked a pointer, or has made one and not committed,
@@ -3996,7 +4008,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_dedupe IS
-  'Deletes dedupe keys that are free and windows that are over, at most so many, and returns how many. Waits for nobody.';
+  'Deletes up to most dedupe keys that are free and windows that have ended, and returns how many. It waits for no lock.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;
@@ -4239,7 +4251,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.cancel IS
-  'Cancels a message, by its id or its dedupe key, and says in which state it was. result: cancelled (it is gone), asked (a transaction has it in hand, and its handler is asked to end) or nothing (state dead or unknown).';
+  'Cancels a message, by its id or its dedupe key, and returns its state before. result: cancelled (it is gone), asked '
+  '(a transaction has locked it, and its handler is asked to end) or nothing (state dead or unknown).';
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
@@ -4305,7 +4318,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
-  'Gives a message that waits another due time, with a delay from now or at an instant. result: changed, busy (a batch has its slot in hand: ask again) or refused (it does not wait: see state).';
+  'Makes a waiting message due after a delay from now, or at an instant. result: changed, busy (a batch has locked its '
+  'slot: try again) or refused (see state).';
 
 CREATE FUNCTION sluice.run_now(queue text, message_id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL)
 RETURNS TABLE (result text, state text)
@@ -4319,7 +4333,8 @@ BEGIN
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
 END
 $$;
-COMMENT ON FUNCTION sluice.run_now IS 'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
+COMMENT ON FUNCTION sluice.run_now IS
+  'Makes a waiting message due now, including one that waits for a retry. result: as of reschedule.';
 
 CREATE FUNCTION sluice.change(
   queue          text,
@@ -4371,7 +4386,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.change IS
-  'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or refused (it does not wait: see state).';
+  'Edits a waiting message; NULL keeps the old value. ttl counts from its due time. result: changed or refused (see state).';
 
 -- Removes messages that are not in flight and match every filter given, behind after_id in the order of their ids: at
 -- most 1,000, and it looks at 10,000 at most. dry_run: counts them. next_id: where the next step begins; null at the end
@@ -4441,7 +4456,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.clear_some IS
-  'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded step. Call it again with next_id until that is NULL. dry_run counts them.';
+  'Removes messages of a queue that are not in flight and match all given filters. Each call is one bounded step, from '
+  'after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;
@@ -4528,7 +4544,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.redrive IS
-  'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
+  'Puts dead letters of a queue back, due now, with their ids and no attempts: all, or those that match all given '
+  'filters. Returns how many.';
 
 -- By dead_letter_died_at_idx, which has those of a queue in the order in which they died.
 CREATE FUNCTION sluice.prune_dead_letters(most integer DEFAULT 1000) RETURNS integer
@@ -4557,7 +4574,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_dead_letters IS
-  'Deletes dead letters that are older than their queue keeps them. Returns how many.';
+  'Deletes dead letters older than their queue''s dead_letter_retention. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;
@@ -4721,7 +4738,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.drop_history IS
-  'Drops the partitions of the history that are older than any queue keeps. Returns how many.';
+  'Drops the partitions of the history older than any queue keeps. Returns how many.';
 
 -- Deletes rows of queues that keep less than others, or nothing any more, out of the partitions that the others keep.
 CREATE FUNCTION sluice.prune_history(most integer DEFAULT 1000) RETURNS integer
@@ -4763,7 +4780,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_history IS
-  'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
+  'Deletes history older than its queue keeps, in partitions that other queues still keep. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
@@ -4815,7 +4832,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.remove_expired IS
-  'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. Returns how many.';
+  'Drops expired messages that are not in flight, or moves them to the dead letters, as their queue''s on_expiry says. '
+  'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
@@ -4851,7 +4869,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
-  'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
+  'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
+  'old, and limit records of tenants without messages. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;
@@ -5010,7 +5029,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule IS
-  'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, changed or unchanged. The next worker that looks computes the next occurrence.';
+  'Defines or changes a schedule, which enqueues messages by a cron expression or at an interval. Returns created, '
+  'changed or unchanged. A worker computes the next occurrence.';
 
 -- Fails: there is no such schedule.
 CREATE FUNCTION sluice_private.schedule_unknown(name text) RETURNS void
@@ -5044,7 +5064,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
-  'Pauses a schedule: nothing is enqueued until it is resumed. Returns false if it is paused already.';
+  'Pauses a schedule: it enqueues nothing until it is resumed. Returns false if it is already paused.';
 
 -- What was due during the pause is not wanted: the next occurrence is the first one after now.
 CREATE FUNCTION sluice.schedule_resume(name text) RETURNS boolean
@@ -5059,7 +5079,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
-  'Resumes a schedule. What was due during the pause is not enqueued. Returns false if it is not paused.';
+  'Resumes a schedule. Occurrences during the pause are not enqueued. Returns false if it is not paused.';
 
 CREATE FUNCTION sluice.schedule_remove(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -5070,7 +5090,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_remove IS
-  'Removes a schedule. What it has enqueued stays. Returns false if there is none with this name.';
+  'Removes a schedule, but not its messages. Returns false if there is none with this name.';
 
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
 -- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
@@ -5138,7 +5158,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_run IS
-  'Enqueues a message of a schedule now, paused or not, and returns its id; null if it must not overlap and the last one is still there. Its times stay as they are.';
+  'Enqueues a message of a schedule now, paused or not, and returns its id, or null if it must not overlap and the last '
+  'message still exists. Its times do not change.';
 
 -- For workers
 
@@ -5510,7 +5531,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.create_stream IS
-  'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
+  'Makes a stream, or changes its settings. null keeps the old value; a retain or retain_bytes of 0 means none. Returns '
+  'whether it was made.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
@@ -5650,7 +5672,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.append_many IS
-  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
+  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their '
+  'positions. options: an array with one object per element, with orderingKey, type, schemaVersion and headers.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;
@@ -5726,7 +5749,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.stream_positions IS
-  'Behind which position each slot of a stream begins: place is start, end, position (with at_position) or time (with at_time). For sluice.create_group and sluice.seek_group.';
+  'Returns the position in each slot of a stream behind which a group begins. place: start, end, position (with '
+  'at_position) or time (with at_time). For sluice.create_group and sluice.seek_group.';
 
 -- What a reader must know of a stream, and in an earlier statement than the one that reads: the number in its table's name,
 -- what has been trimmed, and up to which position each slot is settled (the first number is the head).
@@ -5834,7 +5858,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.events IS
-  'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
+  'Returns up to most events of a stream behind a position, in the order of their positions. It reads no segments other '
+  'than theirs.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
@@ -6074,7 +6099,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.retry_slots IS
-  'Has the events tried again now that slots of a group wait for because they have failed: in one slot, or null: in all. Returns how many slots go on.';
+  'Retries the failed events that block slots of a group, now: in one slot, or null: in all. Returns how many slots '
+  'continue.';
 
 -- Passes over an event that a slot waits for because it has failed. It becomes a dead letter.
 CREATE FUNCTION sluice.skip_event(stream text, name text, "position" bigint) RETURNS boolean
@@ -6105,7 +6131,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.skip_event IS
-  'Passes over an event that a slot of a group waits for because it has failed: it becomes a dead letter. Returns whether a slot was waiting for it.';
+  'Skips a failed event that blocks a slot of a group: it becomes a dead letter. Returns whether a slot was waiting for it.';
 
 -- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
 -- of each slot, and slots that wait for theirs are tried again.
@@ -6130,7 +6156,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
-  'Changes how many events of a group may be deferred, whether what it has not read stays, and what it does on_failure: defer or stop. What is null stays as it is. Returns whether something changed.';
+  'Changes how many events a group may defer, whether its unread events are kept, and what it does on_failure: defer or '
+  'stop. null keeps the old value. Returns whether something changed.';
 
 -- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. deferred, what becomes of messages
 -- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
@@ -6178,7 +6205,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.seek_group IS
-  'Moves a group to positions as sluice.stream_positions returns them. deferred: what becomes of its deferred events, keep or drop; null: refused if there are any. Returns how many were dropped.';
+  'Moves a group to positions that sluice.stream_positions returns. deferred: keep or drop its deferred events; null: '
+  'fails if there are any. Returns how many were dropped.';
 
 -- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
@@ -6205,7 +6233,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.delete_group IS
-  'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
+  'Deletes a group with its deferred events, its dead letters and the settings of its queue. Returns how many messages '
+  'and dead letters it deleted.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
@@ -6324,7 +6353,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.trim_stream IS
-  'Events before a position count as gone from now on. It stops before what a group has not read that keeps it, unless forced. trimmed_to: the last position that is gone. events: how many that takes. held_by, lost_by: the groups that have stopped it, and those that have not read what is gone. A dry run only says so.';
+  'Removes the events before a position. Unless forced, it stops at the first event that a group with keep_unread has '
+  'not read. trimmed_to: the last removed position. events: how many are removed. held_by: the groups that stopped it. '
+  'lost_by: the groups that had not read removed events. dry_run removes nothing.';
 
 -- Segments that positions have come to: by themselves, or by a sluice_private.open_next_segment that was rolled back, which leaves
 -- its setval. So the last position of the segment before is read from its events.
@@ -6598,7 +6629,7 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
           ) END), 0)
         FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
-COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
+COMMENT ON VIEW sluice.workers IS 'Worker processes, with their queues and when they started.';
 COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
 COMMENT ON COLUMN sluice.workers.name IS 'The name given in the configuration, by default host:pid.';
 COMMENT ON COLUMN sluice.workers.host IS 'The machine''s host name.';
@@ -6607,8 +6638,10 @@ COMMENT ON COLUMN sluice.workers.version IS 'The version of Sluice that it runs.
 COMMENT ON COLUMN sluice.workers.queues IS 'The queues that its pipelines consume.';
 COMMENT ON COLUMN sluice.workers.started_at IS 'When it registered.';
 COMMENT ON COLUMN sluice.workers.seen_at IS 'Its last heartbeat.';
-COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last three minutes.';
-COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.';
+COMMENT ON COLUMN sluice.workers.alive IS
+  'Whether its control connection is open now; behind a pooler and on a standby, whether it sent a heartbeat in the '
+  'last three minutes.';
+COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in flight.';
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
@@ -6632,18 +6665,24 @@ FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
 JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
 WHERE c.expires_at > (SELECT sluice_private.clock());
 COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
-COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
+COMMENT ON COLUMN sluice.in_flight.id IS
+  'The message. An event that a group reads for the first time has no message; its id is its position, negated.';
+COMMENT ON COLUMN sluice.in_flight.attempt IS 'The number of this attempt, from 1.';
 COMMENT ON COLUMN sluice.in_flight.claimed_at IS 'When its batch, or its claim, was claimed.';
 COMMENT ON COLUMN sluice.in_flight.running_for IS 'How long ago that was.';
 COMMENT ON COLUMN sluice.in_flight.batch IS 'The worker''s number for the batch: messages with the same number were claimed together, and in transactional mode share a transaction. Null: it is in a claim.';
 COMMENT ON COLUMN sluice.in_flight.worker_id IS 'The worker''s number. Null: it is in a claim.';
 COMMENT ON COLUMN sluice.in_flight.worker IS 'The worker''s name. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass writes the evidence down. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.';
-COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers and of claims: which, where, since when.';
+COMMENT ON COLUMN sluice.in_flight.worker_alive IS
+  'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass counts '
+  'the crash. Null: it is in a claim.';
+COMMENT ON COLUMN sluice.in_flight.leased_until IS
+  'In leased mode and in a claim: when its lease ends unless renewed. Null: a transaction has locked it.';
+COMMENT ON VIEW sluice.in_flight IS 'Messages that workers and claims have in flight, with their worker and their start.';
 COMMENT ON COLUMN sluice.in_flight.claim IS 'The claim that it is in. Null: a worker has it.';
-COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.';
+COMMENT ON COLUMN sluice.in_flight.event_position IS
+  'The event''s position in its stream, if a group reads it for the first time. sluice.messages has the positions of '
+  'messages.';
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
@@ -6691,43 +6730,52 @@ LEFT JOIN LATERAL (
 COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
 COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
-COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and nobody has removed it yet).';
+COMMENT ON COLUMN sluice.messages.state IS
+  'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, not '
+  'removed yet).';
 COMMENT ON COLUMN sluice.messages.type IS 'The message''s type, dot-separated, for routing; may be null.';
 COMMENT ON COLUMN sluice.messages.schema_version IS 'The version of the payload''s schema, from 1.';
 COMMENT ON COLUMN sluice.messages.payload IS 'The content.';
 COMMENT ON COLUMN sluice.messages.headers IS 'Metadata that travels with it: an object.';
 COMMENT ON COLUMN sluice.messages.ordering_key IS 'Messages with the same key are handled one at a time, in order of id; null: no order.';
 COMMENT ON COLUMN sluice.messages.priority IS '0 (first) to 9; messages with an ordering key go by their order instead.';
-COMMENT ON COLUMN sluice.messages.attempt IS 'How many tries have failed so far.';
-COMMENT ON COLUMN sluice.messages.max_attempts IS 'After how many failed tries it dies; null: as the pipeline says.';
+COMMENT ON COLUMN sluice.messages.attempt IS 'The number of failed attempts so far.';
+COMMENT ON COLUMN sluice.messages.max_attempts IS
+  'The number of failed attempts after which it becomes a dead letter; null: the pipeline''s number.';
 COMMENT ON COLUMN sluice.messages.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered, or be tried again.';
-COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered any more, unless it is in hand; null: it never expires.';
-COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
+COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered or retried.';
+COMMENT ON COLUMN sluice.messages.expires_at IS 'When it expires, unless it is in flight then; null: never.';
+COMMENT ON COLUMN sluice.messages.tenant IS 'Its tenant, in a queue that divides its workers among tenants.';
 COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
-COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
-COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, where it has one.';
-COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
-COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
-COMMENT ON COLUMN sluice.messages.held_by IS 'The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this one came.';
-COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
-COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
+COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, if it has one.';
+COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, if it has one.';
+COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last attempt failed.';
+COMMENT ON COLUMN sluice.messages.last_error IS 'The error of its last attempt.';
+COMMENT ON COLUMN sluice.messages.held_by IS
+  'The message with the same ordering key that blocks it: an earlier one, or one that was claimed before this one was '
+  'committed.';
+COMMENT ON COLUMN sluice.messages.worker IS 'The worker that handles it.';
+COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends unless renewed.';
 COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
-COMMENT ON COLUMN sluice.messages.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: none has failed.';
-COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whose transaction has it locked: of a worker''s batch, or of any other session.';
-COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+COMMENT ON COLUMN sluice.messages.failures IS
+  'Its last five failures, the latest last: attempt, at, error, the worker if known, and the stack of the latest if '
+  'known. Null: no attempt failed.';
+COMMENT ON COLUMN sluice.messages.locked_by IS
+  'The server process (pid) that has locked it: a worker''s batch, or any other session.';
+COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the event''s position in its stream.';
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
        d.event_position, d.failures
 FROM sluice.dead_letter d;
-COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
+COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not retried unless they are redriven.';
 COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.dead_letters.id IS 'The message''s id.';
-COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it died.';
-COMMENT ON COLUMN sluice.dead_letters.error IS 'The error of its last try, where it had one. Those of earlier tries are in failures.';
-COMMENT ON COLUMN sluice.dead_letters.attempt IS 'How many tries it had.';
+COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it became a dead letter.';
+COMMENT ON COLUMN sluice.dead_letters.error IS
+  'The error of its last attempt, if it had one. Errors of earlier attempts are in failures.';
+COMMENT ON COLUMN sluice.dead_letters.attempt IS 'The number of its attempts.';
 COMMENT ON COLUMN sluice.dead_letters.died_at IS 'When it was moved here.';
 COMMENT ON COLUMN sluice.dead_letters.age IS 'How long ago that was.';
 COMMENT ON COLUMN sluice.dead_letters.type IS 'The message''s type.';
@@ -6736,12 +6784,14 @@ COMMENT ON COLUMN sluice.dead_letters.payload IS 'The content.';
 COMMENT ON COLUMN sluice.dead_letters.headers IS 'Its headers.';
 COMMENT ON COLUMN sluice.dead_letters.ordering_key IS 'Its ordering key.';
 COMMENT ON COLUMN sluice.dead_letters.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, where it had one.';
+COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, if it had one.';
 COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.dead_letters.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: it died without one.';
-COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Its tenant, if it had one.';
+COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, if it had one.';
+COMMENT ON COLUMN sluice.dead_letters.failures IS
+  'Its last five failures, the latest last: attempt, at, error, the worker if known, and the stack of the latest if '
+  'known. Null: it died without a failure.';
+COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the event''s position in its stream.';
 
 CREATE VIEW sluice.completed AS
 SELECT c.queue, c.id, 'completed' AS state, c.completed_at, c.claimed_at, c.completed_at - c.claimed_at AS took,
@@ -6752,25 +6802,25 @@ COMMENT ON VIEW sluice.completed IS 'Messages that have succeeded, of queues tha
 COMMENT ON COLUMN sluice.completed.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.completed.id IS 'The message''s id.';
 COMMENT ON COLUMN sluice.completed.state IS 'completed.';
-COMMENT ON COLUMN sluice.completed.completed_at IS 'When it was removed from its queue, by the statement that did that.';
-COMMENT ON COLUMN sluice.completed.claimed_at IS 'When the try that succeeded was claimed.';
-COMMENT ON COLUMN sluice.completed.took IS 'From the one to the other.';
-COMMENT ON COLUMN sluice.completed.worker IS 'The name of the worker that handled it. Null: it was in a claim, or popped.';
-COMMENT ON COLUMN sluice.completed.claim IS 'The claim that settled it. Null: a worker did, or it was popped.';
+COMMENT ON COLUMN sluice.completed.completed_at IS 'When its queue''s statement removed it.';
+COMMENT ON COLUMN sluice.completed.claimed_at IS 'When the attempt that succeeded was claimed.';
+COMMENT ON COLUMN sluice.completed.took IS 'The time from claimed_at to completed_at.';
+COMMENT ON COLUMN sluice.completed.worker IS 'The name of the worker that handled it. Null: it was in a claim or popped.';
+COMMENT ON COLUMN sluice.completed.claim IS 'The claim that settled it. Null: a worker handled it, or it was popped.';
 COMMENT ON COLUMN sluice.completed.type IS 'The message''s type.';
 COMMENT ON COLUMN sluice.completed.schema_version IS 'The version of the payload''s schema.';
 COMMENT ON COLUMN sluice.completed.payload IS 'The content, as it was enqueued.';
 COMMENT ON COLUMN sluice.completed.headers IS 'Its headers.';
 COMMENT ON COLUMN sluice.completed.ordering_key IS 'Its ordering key.';
 COMMENT ON COLUMN sluice.completed.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.completed.attempt IS 'Which try succeeded, from 1.';
-COMMENT ON COLUMN sluice.completed.max_attempts IS 'Its own limit of attempts, where it had one.';
+COMMENT ON COLUMN sluice.completed.attempt IS 'The number of the attempt that succeeded, from 1.';
+COMMENT ON COLUMN sluice.completed.max_attempts IS 'Its own limit of attempts, if it had one.';
 COMMENT ON COLUMN sluice.completed.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.completed.failed_at IS 'When its last failed try failed; null: none did.';
-COMMENT ON COLUMN sluice.completed.last_error IS 'How that try failed.';
-COMMENT ON COLUMN sluice.completed.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.completed.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry policy, where it had one.';
+COMMENT ON COLUMN sluice.completed.failed_at IS 'When its last attempt failed; null: none failed.';
+COMMENT ON COLUMN sluice.completed.last_error IS 'The error of that attempt.';
+COMMENT ON COLUMN sluice.completed.tenant IS 'Its tenant, if it had one.';
+COMMENT ON COLUMN sluice.completed.dedupe_key IS 'Its dedupe key, if it had one.';
+COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry policy, if it had one.';
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
@@ -6843,17 +6893,17 @@ FULL JOIN consumed USING (queue)
 LEFT JOIN expired USING (queue);
 COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
 COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due, in nobody''s hands, and not held.';
+COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due, not in flight and not held.';
 COMMENT ON COLUMN sluice.queues.held IS 'Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.';
 COMMENT ON COLUMN sluice.queues.scheduled IS 'Messages due later that were never tried.';
 COMMENT ON COLUMN sluice.queues.retrying IS 'Messages that failed and are due later.';
-COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages in the hands of live workers, leased messages, and those in claims.';
+COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages that live workers handle, leased messages, and messages in claims.';
 COMMENT ON COLUMN sluice.queues.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'For how long the oldest due message has been due that is not held.';
+COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'How long the oldest due message that is not held has been due.';
 COMMENT ON COLUMN sluice.queues.next_due_at IS 'When the next message becomes due.';
-COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consume the queue.';
-COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended and that nobody has removed yet.';
-COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
+COMMENT ON COLUMN sluice.queues.workers IS 'The number of live worker processes that consume the queue.';
+COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended, until they are removed.';
+COMMENT ON COLUMN sluice.queues.paused_at IS 'When it was paused; null: it is not paused.';
 
 -- schema/61_views.sql
 --
@@ -6872,29 +6922,34 @@ SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
 FROM sluice.queue q;
-COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
+COMMENT ON VIEW sluice.queue_settings IS 'One row per queue with settings. Null: the code decides.';
 COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
-COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
-COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
-COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
-COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
-COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
-COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
+COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'When it was paused; null: it is not paused.';
+COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'The person or login that paused it.';
+COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'The reason for the pause.';
+COMMENT ON COLUMN sluice.queue_settings.delay IS 'The delay of messages that were enqueued without a delay or a due time.';
+COMMENT ON COLUMN sluice.queue_settings.ttl IS 'Time to live, counted from the due time, of messages without their own.';
+COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What happens to an expired message: drop or dead_letter.';
+COMMENT ON COLUMN sluice.queue_settings.max_attempts IS
+  'The number of failed attempts after which a message without its own limit becomes a dead letter.';
+COMMENT ON COLUMN sluice.queue_settings.retry IS
+  'When failed messages are retried: the name of a policy, or an object with times in milliseconds.';
 COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
-COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
-COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
-COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
+COMMENT ON COLUMN sluice.queue_settings.history IS 'How long succeeded messages are kept.';
+COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'How long dead letters are kept.';
+COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may start per rate_per, in all processes together.';
 COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
-COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
+COMMENT ON COLUMN sluice.queue_settings.rate_burst IS
+  'How many may start at once after a quiet time; null: as many as rate.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'How many messages of one tenant may start per tenant_rate_per.';
 COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
-COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS
+  'How many of one tenant may start at once after a quiet time; null: as many as tenant_rate.';
+COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, in all processes together.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS
+  'How many messages of one tenant may be in flight, in all processes together.';
+COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When a setting was last changed.';
+COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'The name given with that change, or the database user.';
 
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
@@ -6903,15 +6958,15 @@ SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * inter
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
 WHERE c.expires_at > (SELECT sluice_private.clock());
-COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
+COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: sets of messages claimed for a limited time.';
 COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
 COMMENT ON COLUMN sluice.claims.claimed_at IS 'When it was made.';
-COMMENT ON COLUMN sluice.claims.renewed_at IS 'When it was renewed last; at first, when it was made.';
-COMMENT ON COLUMN sluice.claims.expires_at IS 'When it ends if nobody renews it.';
-COMMENT ON COLUMN sluice.claims.ttl IS 'For how long it was given.';
-COMMENT ON COLUMN sluice.claims.age IS 'How long ago it was renewed last.';
-COMMENT ON COLUMN sluice.claims.messages IS 'How many of its messages are not settled yet.';
+COMMENT ON COLUMN sluice.claims.renewed_at IS 'When it was last renewed, or else made.';
+COMMENT ON COLUMN sluice.claims.expires_at IS 'When it expires unless renewed.';
+COMMENT ON COLUMN sluice.claims.ttl IS 'The duration that was asked for.';
+COMMENT ON COLUMN sluice.claims.age IS 'The time since it was last renewed.';
+COMMENT ON COLUMN sluice.claims.messages IS 'The number of its messages that are not settled yet.';
 
 CREATE VIEW sluice.limits AS
 WITH clock AS MATERIALIZED (
@@ -6947,16 +7002,17 @@ SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_fli
 FROM limited l CROSS JOIN clock
 LEFT JOIN counted c ON c.queue = l.queue AND c.tenant = l.tenant
 LEFT JOIN sluice.bucket b ON b.queue = l.queue AND b.tenant = l.tenant;
-COMMENT ON VIEW sluice.limits IS 'One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.';
+COMMENT ON VIEW sluice.limits IS
+  'One row per queue with limits, and one per tenant with messages in it: the limits, and how much of them is used.';
 COMMENT ON COLUMN sluice.limits.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.limits.tenant IS 'The tenant. Null: the queue as a whole.';
 COMMENT ON COLUMN sluice.limits.concurrency IS 'How many messages may be in flight. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.in_flight IS 'How many are, by the records of workers and claims.';
-COMMENT ON COLUMN sluice.limits.rate IS 'How many messages may begin per interval. Null: no limit.';
+COMMENT ON COLUMN sluice.limits.in_flight IS 'How many are in flight, by the records of workers and claims.';
+COMMENT ON COLUMN sluice.limits.rate IS 'How many messages may start per interval. Null: no limit.';
 COMMENT ON COLUMN sluice.limits.rate_interval IS 'The interval.';
-COMMENT ON COLUMN sluice.limits.burst IS 'How many may begin at once after a pause.';
-COMMENT ON COLUMN sluice.limits.tokens IS 'How many may begin now. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.ready IS 'Messages that are due and in nobody''s hands: with a limit that is used up, they wait for it.';
+COMMENT ON COLUMN sluice.limits.burst IS 'How many may start at once after a quiet time.';
+COMMENT ON COLUMN sluice.limits.tokens IS 'How many may start now. Null: no limit.';
+COMMENT ON COLUMN sluice.limits.ready IS 'Messages that are due and not in flight. If a limit is used up, they wait for it.';
 
 CREATE VIEW sluice.schedules AS
 SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, s.zone,
@@ -6976,35 +7032,36 @@ COMMENT ON COLUMN sluice.schedules.cron IS 'Its cron expression; null: it has an
 COMMENT ON COLUMN sluice.schedules.every IS 'Its interval, counted from 1970-01-01 00:00 UTC; null: it has a cron expression.';
 COMMENT ON COLUMN sluice.schedules.zone IS 'The time zone of the cron expression.';
 COMMENT ON COLUMN sluice.schedules.next_at IS 'The next occurrence. Null: paused, not computed yet, or there is none any more.';
-COMMENT ON COLUMN sluice.schedules.last_at IS 'The last occurrence that was enqueued; for a run on demand, when that was.';
+COMMENT ON COLUMN sluice.schedules.last_at IS 'The last occurrence that was enqueued; for a run on demand, its time.';
 COMMENT ON COLUMN sluice.schedules.last_enqueued_at IS 'When that was enqueued.';
 COMMENT ON COLUMN sluice.schedules.last_id IS 'The id of its message.';
 COMMENT ON COLUMN sluice.schedules.enqueued IS 'How many messages it has enqueued.';
-COMMENT ON COLUMN sluice.schedules.skipped IS 'How many occurrences were missed, or left out because the last message was still there. Long gaps are counted to 1,000.';
+COMMENT ON COLUMN sluice.schedules.skipped IS
+  'How many occurrences were missed, or skipped because the last message still existed. Long gaps count up to 1,000.';
 COMMENT ON COLUMN sluice.schedules.error IS 'Why its next occurrence could not be computed or enqueued.';
-COMMENT ON COLUMN sluice.schedules.paused_at IS 'Since when it is paused; null: it is not.';
-COMMENT ON COLUMN sluice.schedules.paused_by IS 'Who paused it.';
-COMMENT ON COLUMN sluice.schedules.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.schedules.missed IS 'What becomes of missed occurrences: skip, last or all.';
+COMMENT ON COLUMN sluice.schedules.paused_at IS 'When it was paused; null: it is not paused.';
+COMMENT ON COLUMN sluice.schedules.paused_by IS 'The person or login that paused it.';
+COMMENT ON COLUMN sluice.schedules.pause_reason IS 'The reason for the pause.';
+COMMENT ON COLUMN sluice.schedules.missed IS 'What to do about missed occurrences: skip, last or all.';
 COMMENT ON COLUMN sluice.schedules.grace IS 'How late an occurrence may be without being missed.';
-COMMENT ON COLUMN sluice.schedules.catch_up_most IS 'How many missed occurrences are enqueued at most.';
+COMMENT ON COLUMN sluice.schedules.catch_up_most IS 'The largest number of missed occurrences to enqueue.';
 COMMENT ON COLUMN sluice.schedules.catch_up_within IS 'How old a missed occurrence may be to be enqueued.';
 COMMENT ON COLUMN sluice.schedules.overlap IS 'False: nothing is enqueued while its last message is queued or in flight.';
 COMMENT ON COLUMN sluice.schedules.payload IS 'The content of its messages.';
-COMMENT ON COLUMN sluice.schedules.headers IS 'Their headers, to which schedule and scheduledFor are added.';
+COMMENT ON COLUMN sluice.schedules.headers IS 'Their headers. Each message also gets schedule and scheduledFor.';
 COMMENT ON COLUMN sluice.schedules.type IS 'Their type.';
 COMMENT ON COLUMN sluice.schedules.schema_version IS 'The version of the payload''s schema.';
 COMMENT ON COLUMN sluice.schedules.ordering_key IS 'Their ordering key.';
 COMMENT ON COLUMN sluice.schedules.priority IS 'Their priority.';
-COMMENT ON COLUMN sluice.schedules.delay IS 'How long after they are enqueued they are due; null: as the queue has been told, or at once.';
-COMMENT ON COLUMN sluice.schedules.max_attempts IS 'Their limit of attempts; null: as the queue or the pipeline says.';
-COMMENT ON COLUMN sluice.schedules.ttl IS 'For how long they may be delivered; null: as the queue has been told, or for ever.';
+COMMENT ON COLUMN sluice.schedules.delay IS 'Their delay; null: the queue''s setting, or none.';
+COMMENT ON COLUMN sluice.schedules.max_attempts IS 'Their limit of attempts; null: that of the queue or the pipeline.';
+COMMENT ON COLUMN sluice.schedules.ttl IS 'Their time to live; null: the queue''s setting, or unlimited.';
 COMMENT ON COLUMN sluice.schedules.retry_policy IS 'The name of their retry policy.';
 COMMENT ON COLUMN sluice.schedules.lease IS 'Their lease in leased mode.';
-COMMENT ON COLUMN sluice.schedules.tenant IS 'Whose messages they are.';
+COMMENT ON COLUMN sluice.schedules.tenant IS 'The tenant of its messages.';
 COMMENT ON COLUMN sluice.schedules.created_at IS 'When it was defined.';
-COMMENT ON COLUMN sluice.schedules.changed_at IS 'When its definition was changed last.';
-COMMENT ON COLUMN sluice.schedules.changed_by IS 'The login that changed it last.';
+COMMENT ON COLUMN sluice.schedules.changed_at IS 'When its definition was last changed.';
+COMMENT ON COLUMN sluice.schedules.changed_by IS 'The login that last changed it.';
 
 CREATE VIEW sluice.worker_statistics AS
 SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
@@ -7028,7 +7085,7 @@ COMMENT ON COLUMN sluice.worker_statistics.worker IS 'The worker''s name.';
 COMMENT ON COLUMN sluice.worker_statistics.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.worker_statistics.acked IS 'Messages that it has handled and removed since it started.';
 COMMENT ON COLUMN sluice.worker_statistics.retried IS 'Attempts that failed, or asked for a retry.';
-COMMENT ON COLUMN sluice.worker_statistics.snoozed IS 'Messages that were put off by snooze.';
+COMMENT ON COLUMN sluice.worker_statistics.snoozed IS 'Messages that were snoozed.';
 COMMENT ON COLUMN sluice.worker_statistics.dead IS 'Messages that became dead letters.';
 COMMENT ON COLUMN sluice.worker_statistics.waiting_p50 IS 'From when a message fell due until its handler began, in the last five to ten minutes: half of them waited no longer. Null: none began.';
 COMMENT ON COLUMN sluice.worker_statistics.waiting_p90 IS 'Nine of ten waited no longer.';
@@ -7038,7 +7095,7 @@ COMMENT ON COLUMN sluice.worker_statistics.handling_p50 IS 'How long the calls o
 COMMENT ON COLUMN sluice.worker_statistics.handling_p90 IS 'Nine of ten took no longer.';
 COMMENT ON COLUMN sluice.worker_statistics.handling_p99 IS 'Ninety-nine of a hundred took no longer.';
 COMMENT ON COLUMN sluice.worker_statistics.handling_max IS 'None took longer.';
-COMMENT ON COLUMN sluice.worker_statistics.as_of IS 'The heartbeat that brought these numbers, or a later one.';
+COMMENT ON COLUMN sluice.worker_statistics.as_of IS 'The heartbeat that wrote these numbers, or a later one.';
 
 CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
@@ -7048,18 +7105,21 @@ SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
 COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
 COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
-COMMENT ON COLUMN sluice.streams.head IS 'The last position that was drawn.';
+COMMENT ON COLUMN sluice.streams.slots IS 'The number of slots that its ordering keys are divided among.';
+COMMENT ON COLUMN sluice.streams.head IS 'The last position that was assigned.';
 COMMENT ON COLUMN sluice.streams.trimmed_to IS 'Events at this position and before are gone.';
-COMMENT ON COLUMN sluice.streams.events IS 'How many positions were drawn behind that: about as many events, or fewer.';
-COMMENT ON COLUMN sluice.streams.bytes IS 'How much its tables and indexes take.';
-COMMENT ON COLUMN sluice.streams.segments IS 'How many segments it has, with the one that is attached ahead.';
-COMMENT ON COLUMN sluice.streams.groups IS 'How many groups it has.';
-COMMENT ON COLUMN sluice.streams.retain IS 'How long a segment is kept after it was closed; null: for ever.';
-COMMENT ON COLUMN sluice.streams.retain_bytes IS 'How much the stream may take before its oldest segments go; null: any amount.';
-COMMENT ON COLUMN sluice.streams.keep_unread IS 'Whether a segment stays that a group has not read.';
-COMMENT ON COLUMN sluice.streams.segment IS 'After how long a segment is closed.';
-COMMENT ON COLUMN sluice.streams.open_appends IS 'How many transactions that have appended to one slot are open, in the slot that has most of them: no group reads what comes after them in their slots.';
+COMMENT ON COLUMN sluice.streams.events IS 'The number of later positions: about as many events, or fewer.';
+COMMENT ON COLUMN sluice.streams.bytes IS 'The size of its tables and indexes in bytes.';
+COMMENT ON COLUMN sluice.streams.segments IS 'How many segments it has, including the one attached in advance.';
+COMMENT ON COLUMN sluice.streams.groups IS 'The number of its groups.';
+COMMENT ON COLUMN sluice.streams.retain IS 'How long a closed segment is kept; null: for ever.';
+COMMENT ON COLUMN sluice.streams.retain_bytes IS
+  'The size in bytes above which the oldest segments are dropped; null: no limit.';
+COMMENT ON COLUMN sluice.streams.keep_unread IS 'Whether segments that a group has not read are kept.';
+COMMENT ON COLUMN sluice.streams.segment IS 'How long a segment is open.';
+COMMENT ON COLUMN sluice.streams.open_appends IS
+  'The number of open transactions that have appended to one slot, in the slot with the most. In these slots no group '
+  'reads the events after them.';
 COMMENT ON COLUMN sluice.streams.open_pid IS 'The server process of the oldest one; null also for a prepared transaction.';
 COMMENT ON COLUMN sluice.streams.open_for IS 'How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).';
 COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
@@ -7074,16 +7134,23 @@ COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
 COMMENT ON COLUMN sluice.group_slots.slot IS 'The slot, from 0.';
 COMMENT ON COLUMN sluice.group_slots."position" IS 'The group has read the slot up to this position. It moves with events of the slot alone.';
-COMMENT ON COLUMN sluice.group_slots.settled IS 'Up to which position the slot may be read now: behind it an append may be open.';
+COMMENT ON COLUMN sluice.group_slots.settled IS
+  'The slot may be read up to this position now. Behind it an append may be open.';
 COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it has not read; null: it has read all.';
-COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
+COMMENT ON COLUMN sluice.group_slots.unread IS
+  'How many events it has not read, including those behind an open append: counted up to 1,000 in four segments, and '
+  'estimated from the positions beyond that.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as many as it may; infinity: until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
-COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
-COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
-COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
+COMMENT ON COLUMN sluice.group_slots.held_until IS
+  'When the slot''s failed event is retried, if the group stops on failure or has reached its limit of deferred events; '
+  'infinity: it waits until the event is retried or skipped by hand.';
+COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed.';
+COMMENT ON COLUMN sluice.group_slots.last_error IS 'The error of its last attempt.';
+COMMENT ON COLUMN sluice.group_slots.open_pid IS
+  'The server process of the oldest open transaction that has appended to the slot; null also for a prepared '
+  'transaction.';
+COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that transaction has been open.';
 
 CREATE VIEW sluice.groups AS
 SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
@@ -7102,23 +7169,32 @@ FROM sluice.stream_group g JOIN (
 COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
 COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.groups.name IS 'The group.';
-COMMENT ON COLUMN sluice.groups.queue IS 'Its queue: there its failed events are messages, and those that wait behind them.';
-COMMENT ON COLUMN sluice.groups.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four segments, and beyond that taken from the positions.';
+COMMENT ON COLUMN sluice.groups.queue IS
+  'Its queue, which has its failed events, and those that wait behind them, as messages.';
+COMMENT ON COLUMN sluice.groups.unread IS
+  'How many events it has not read, including those behind an open append: counted up to 1,000 per slot in four '
+  'segments, and estimated from the positions beyond that.';
 COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of them was appended.';
-COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
-COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
-COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of these has been open.';
-COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
+COMMENT ON COLUMN sluice.groups.slots_unread IS 'The number of slots with unread events.';
+COMMENT ON COLUMN sluice.groups.slots_held_back IS
+  'The number of slots with an open append. Events behind it are not read yet.';
+COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of them has been open.';
+COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue, which have failed or wait behind a failed one.';
 COMMENT ON COLUMN sluice.groups.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.groups.members IS 'How many live worker processes consume it.';
-COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; null: it is not paused.';
+COMMENT ON COLUMN sluice.groups.members IS 'The number of live worker processes that consume it.';
+COMMENT ON COLUMN sluice.groups.paused_at IS 'When it was paused; null: it is not paused.';
 COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
-COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
-COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
-COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for them.';
-COMMENT ON COLUMN sluice.groups.defer_limit IS 'So many events may be deferred before slots wait.';
-COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
+COMMENT ON COLUMN sluice.groups.lost_from IS
+  'The first of the events that retention removed before the group had read them. The group reads nothing until it is '
+  'moved. Null: none.';
+COMMENT ON COLUMN sluice.groups.lost_to IS 'The last of these events.';
+COMMENT ON COLUMN sluice.groups.slots_stopped IS 'The number of slots that wait until a failed event is retried or skipped.';
+COMMENT ON COLUMN sluice.groups.on_failure IS
+  'What happens to a failed event: defer moves it, and the later ones of its key, to the group''s queue; stop makes its '
+  'slot wait for it.';
+COMMENT ON COLUMN sluice.groups.defer_limit IS 'The number of events that may be deferred before slots wait.';
+COMMENT ON COLUMN sluice.groups.keep_unread IS
+  'Whether events that it has not read are kept; null: the stream''s setting, unless it is paused.';
 COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
 
 -- schema/62_look.sql
@@ -7151,7 +7227,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT m.* FROM sluice.messages m WHERE m.queue = peek.queue AND m.id = c.id OFFSET 0
   ) m ORDER BY c.due_at, c.id
 $$;
-COMMENT ON FUNCTION sluice.peek IS 'The next messages of a queue in the order in which they fall due, without claiming them.';
+COMMENT ON FUNCTION sluice.peek IS
+  'Returns the next messages of a queue in the order of their due times, without claiming them.';
 
 -- What is known of one message, by its id or by its dedupe key: one row always. All of it is as of one snapshot. The history
 -- has a message by its id in each of its partitions.
@@ -7210,7 +7287,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
-  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
+  'Returns one row about a message, by its id or its dedupe key. state: scheduled, ready, in_flight, retrying, dead, '
+  'completed or unknown. requeued_id: the message that follows it. taken_until: when its key becomes free. locked_by: '
+  'the server process that has locked the message.';
 
 -- schema/90_version.sql
 --

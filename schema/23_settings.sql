@@ -225,7 +225,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
-  'Tells a queue settings, as in {"ttl": "7 days", "max_attempts": 5}; null unsets one, and others stay as they are.';
+  'Changes settings of a queue, as in {"ttl": "7 days", "max_attempts": 5}. null unsets one; others stay as they are.';
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -236,7 +236,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
-  'Pauses a queue: nobody claims from it until resume. What is in hand goes on. Returns false if it was paused already.';
+  'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
+  'was already paused.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -254,7 +255,7 @@ BEGIN
   RETURN EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
+COMMENT ON FUNCTION sluice.is_paused IS 'Returns whether a queue is paused.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;

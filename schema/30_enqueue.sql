@@ -185,4 +185,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue IS
-  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, not both. ttl: for how long after it is due it may be delivered.';
+  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, '
+  'not both. ttl: its time to live, counted from the due time.';

@@ -66,7 +66,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time ttl: one row per message, none if there is nothing. Settle them by claim_settle with claim_id. Messages that would expire before the end of the claim and grace live until then.';
+  'Claims due messages of a queue for the time ttl, and returns one row per message, or none. Settle them by '
+  'claim_settle with claim_id. Messages that would expire before the end of the claim plus grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
   expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer,
@@ -92,7 +93,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
-  'The messages of a claim that are not settled yet. due_at is when they were claimed; retry_policies: the names by which a retry goes, that of the message before that of its queue.';
+  'Returns the messages of a claim that are not settled yet. due_at is the time of the claim. retry_policies: the names '
+  'of their retry policies, that of the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, ttl interval DEFAULT NULL, grace interval DEFAULT NULL
@@ -125,7 +127,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Makes a claim last for ttl from now, and its messages live until grace after that; by default both as given before. Returns when it ends.';
+  'Extends a claim to ttl from now, and the lives of its messages to grace after that; both default to the values of '
+  'the claim. Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -159,7 +162,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_release IS
-  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
+  'Releases the messages of a claim in their old order, without counting an attempt, and returns how many. An unknown '
+  'or expired claim is not changed.';
 
 CREATE FUNCTION sluice.claim_settle(
   queue       text,
@@ -223,7 +227,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of it. policies: retry policies by name.';
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
+  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
+  'that was written. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
@@ -258,7 +264,7 @@ BEGIN
   PERFORM sluice_private.complete_locked(queue, ids, NULL, NULL, NULL);
 END
 $$;
-COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
+COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them. Each is delivered at most once.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,

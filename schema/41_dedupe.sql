@@ -268,7 +268,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue_deduped IS
-  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
+  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce '
+  'or throttle. outcome: added, duplicate, updated, requeued or debounced. id and state are those of the message that '
+  'has the key.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;

@@ -50,7 +50,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
-  'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+  'Frees a dedupe key that is kept after its message has gone. Returns freed, free (it was not taken) or taken (a '
+  'message has it; sluice.cancel removes the message).';
 
 -- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000,
 -- and it looks at 10,000 at most. A key that a producer asks for at this moment stays. dry_run: counts them. next_key:
@@ -89,7 +90,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_keys IS
-  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
+  'Frees the dedupe keys of a queue that are kept after their messages have gone. Each call is one bounded step, from '
+  'after_key on: call it again with next_key until that is NULL. dry_run only counts them.';
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the
 -- same key the newest. It does not wait for a producer: one that has locked a pointer, or has made one and not committed,
@@ -191,7 +193,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_dedupe IS
-  'Deletes dedupe keys that are free and windows that are over, at most so many, and returns how many. Waits for nobody.';
+  'Deletes up to most dedupe keys that are free and windows that have ended, and returns how many. It waits for no lock.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;

@@ -124,7 +124,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.cancel IS
-  'Cancels a message, by its id or its dedupe key, and says in which state it was. result: cancelled (it is gone), asked (a transaction has it in hand, and its handler is asked to end) or nothing (state dead or unknown).';
+  'Cancels a message, by its id or its dedupe key, and returns its state before. result: cancelled (it is gone), asked '
+  '(a transaction has locked it, and its handler is asked to end) or nothing (state dead or unknown).';
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
@@ -190,7 +191,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
-  'Gives a message that waits another due time, with a delay from now or at an instant. result: changed, busy (a batch has its slot in hand: ask again) or refused (it does not wait: see state).';
+  'Makes a waiting message due after a delay from now, or at an instant. result: changed, busy (a batch has locked its '
+  'slot: try again) or refused (see state).';
 
 CREATE FUNCTION sluice.run_now(queue text, message_id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL)
 RETURNS TABLE (result text, state text)
@@ -204,7 +206,8 @@ BEGIN
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
 END
 $$;
-COMMENT ON FUNCTION sluice.run_now IS 'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
+COMMENT ON FUNCTION sluice.run_now IS
+  'Makes a waiting message due now, including one that waits for a retry. result: as of reschedule.';
 
 CREATE FUNCTION sluice.change(
   queue          text,
@@ -256,7 +259,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.change IS
-  'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or refused (it does not wait: see state).';
+  'Edits a waiting message; NULL keeps the old value. ttl counts from its due time. result: changed or refused (see state).';
 
 -- Removes messages that are not in flight and match every filter given, behind after_id in the order of their ids: at
 -- most 1,000, and it looks at 10,000 at most. dry_run: counts them. next_id: where the next step begins; null at the end
@@ -326,7 +329,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.clear_some IS
-  'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded step. Call it again with next_id until that is NULL. dry_run counts them.';
+  'Removes messages of a queue that are not in flight and match all given filters. Each call is one bounded step, from '
+  'after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;

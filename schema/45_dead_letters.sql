@@ -78,7 +78,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.redrive IS
-  'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
+  'Puts dead letters of a queue back, due now, with their ids and no attempts: all, or those that match all given '
+  'filters. Returns how many.';
 
 -- By dead_letter_died_at_idx, which has those of a queue in the order in which they died.
 CREATE FUNCTION sluice.prune_dead_letters(most integer DEFAULT 1000) RETURNS integer
@@ -107,7 +108,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_dead_letters IS
-  'Deletes dead letters that are older than their queue keeps them. Returns how many.';
+  'Deletes dead letters older than their queue''s dead_letter_retention. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;

@@ -155,7 +155,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.drop_history IS
-  'Drops the partitions of the history that are older than any queue keeps. Returns how many.';
+  'Drops the partitions of the history older than any queue keeps. Returns how many.';
 
 -- Deletes rows of queues that keep less than others, or nothing any more, out of the partitions that the others keep.
 CREATE FUNCTION sluice.prune_history(most integer DEFAULT 1000) RETURNS integer
@@ -197,7 +197,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_history IS
-  'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
+  'Deletes history older than its queue keeps, in partitions that other queues still keep. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history

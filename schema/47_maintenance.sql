@@ -42,7 +42,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.remove_expired IS
-  'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. Returns how many.';
+  'Drops expired messages that are not in flight, or moves them to the dead letters, as their queue''s on_expiry says. '
+  'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
@@ -78,7 +79,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
-  'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
+  'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
+  'old, and limit records of tenants without messages. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;

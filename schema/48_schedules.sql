@@ -150,7 +150,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule IS
-  'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, changed or unchanged. The next worker that looks computes the next occurrence.';
+  'Defines or changes a schedule, which enqueues messages by a cron expression or at an interval. Returns created, '
+  'changed or unchanged. A worker computes the next occurrence.';
 
 -- Fails: there is no such schedule.
 CREATE FUNCTION sluice_private.schedule_unknown(name text) RETURNS void
@@ -184,7 +185,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
-  'Pauses a schedule: nothing is enqueued until it is resumed. Returns false if it is paused already.';
+  'Pauses a schedule: it enqueues nothing until it is resumed. Returns false if it is already paused.';
 
 -- What was due during the pause is not wanted: the next occurrence is the first one after now.
 CREATE FUNCTION sluice.schedule_resume(name text) RETURNS boolean
@@ -199,7 +200,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
-  'Resumes a schedule. What was due during the pause is not enqueued. Returns false if it is not paused.';
+  'Resumes a schedule. Occurrences during the pause are not enqueued. Returns false if it is not paused.';
 
 CREATE FUNCTION sluice.schedule_remove(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -210,7 +211,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_remove IS
-  'Removes a schedule. What it has enqueued stays. Returns false if there is none with this name.';
+  'Removes a schedule, but not its messages. Returns false if there is none with this name.';
 
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
 -- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
@@ -278,7 +279,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_run IS
-  'Enqueues a message of a schedule now, paused or not, and returns its id; null if it must not overlap and the last one is still there. Its times stay as they are.';
+  'Enqueues a message of a schedule now, paused or not, and returns its id, or null if it must not overlap and the last '
+  'message still exists. Its times do not change.';
 
 -- For workers
 

@@ -297,7 +297,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.create_stream IS
-  'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
+  'Makes a stream, or changes its settings. null keeps the old value; a retain or retain_bytes of 0 means none. Returns '
+  'whether it was made.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,

@@ -130,7 +130,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.append_many IS
-  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
+  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their '
+  'positions. options: an array with one object per element, with orderingKey, type, schemaVersion and headers.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;

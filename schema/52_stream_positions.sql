@@ -67,7 +67,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.stream_positions IS
-  'Behind which position each slot of a stream begins: place is start, end, position (with at_position) or time (with at_time). For sluice.create_group and sluice.seek_group.';
+  'Returns the position in each slot of a stream behind which a group begins. place: start, end, position (with '
+  'at_position) or time (with at_time). For sluice.create_group and sluice.seek_group.';
 
 -- What a reader must know of a stream, and in an earlier statement than the one that reads: the number in its table's name,
 -- what has been trimmed, and up to which position each slot is settled (the first number is the head).
@@ -175,7 +176,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.events IS
-  'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
+  'Returns up to most events of a stream behind a position, in the order of their positions. It reads no segments other '
+  'than theirs.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,

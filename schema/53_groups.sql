@@ -230,7 +230,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.retry_slots IS
-  'Has the events tried again now that slots of a group wait for because they have failed: in one slot, or null: in all. Returns how many slots go on.';
+  'Retries the failed events that block slots of a group, now: in one slot, or null: in all. Returns how many slots '
+  'continue.';
 
 -- Passes over an event that a slot waits for because it has failed. It becomes a dead letter.
 CREATE FUNCTION sluice.skip_event(stream text, name text, "position" bigint) RETURNS boolean
@@ -261,7 +262,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.skip_event IS
-  'Passes over an event that a slot of a group waits for because it has failed: it becomes a dead letter. Returns whether a slot was waiting for it.';
+  'Skips a failed event that blocks a slot of a group: it becomes a dead letter. Returns whether a slot was waiting for it.';
 
 -- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
 -- of each slot, and slots that wait for theirs are tried again.
@@ -286,7 +287,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
-  'Changes how many events of a group may be deferred, whether what it has not read stays, and what it does on_failure: defer or stop. What is null stays as it is. Returns whether something changed.';
+  'Changes how many events a group may defer, whether its unread events are kept, and what it does on_failure: defer or '
+  'stop. null keeps the old value. Returns whether something changed.';
 
 -- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. deferred, what becomes of messages
 -- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
@@ -334,7 +336,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.seek_group IS
-  'Moves a group to positions as sluice.stream_positions returns them. deferred: what becomes of its deferred events, keep or drop; null: refused if there are any. Returns how many were dropped.';
+  'Moves a group to positions that sluice.stream_positions returns. deferred: keep or drop its deferred events; null: '
+  'fails if there are any. Returns how many were dropped.';
 
 -- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
@@ -361,7 +364,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.delete_group IS
-  'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
+  'Deletes a group with its deferred events, its dead letters and the settings of its queue. Returns how many messages '
+  'and dead letters it deleted.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,

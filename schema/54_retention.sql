@@ -108,7 +108,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.trim_stream IS
-  'Events before a position count as gone from now on. It stops before what a group has not read that keeps it, unless forced. trimmed_to: the last position that is gone. events: how many that takes. held_by, lost_by: the groups that have stopped it, and those that have not read what is gone. A dry run only says so.';
+  'Removes the events before a position. Unless forced, it stops at the first event that a group with keep_unread has '
+  'not read. trimmed_to: the last removed position. events: how many are removed. held_by: the groups that stopped it. '
+  'lost_by: the groups that had not read removed events. dry_run removes nothing.';
 
 -- Segments that positions have come to: by themselves, or by a sluice_private.open_next_segment that was rolled back, which leaves
 -- its setval. So the last position of the segment before is read from its events.

@@ -26,7 +26,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT m.* FROM sluice.messages m WHERE m.queue = peek.queue AND m.id = c.id OFFSET 0
   ) m ORDER BY c.due_at, c.id
 $$;
-COMMENT ON FUNCTION sluice.peek IS 'The next messages of a queue in the order in which they fall due, without claiming them.';
+COMMENT ON FUNCTION sluice.peek IS
+  'Returns the next messages of a queue in the order of their due times, without claiming them.';
 
 -- What is known of one message, by its id or by its dedupe key: one row always. All of it is as of one snapshot. The history
 -- has a message by its id in each of its partitions.
@@ -85,4 +86,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
-  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
+  'Returns one row about a message, by its id or its dedupe key. state: scheduled, ready, in_flight, retrying, dead, '
+  'completed or unknown. requeued_id: the message that follows it. taken_until: when its key becomes free. locked_by: '
+  'the server process that has locked the message.';

@@ -46,11 +46,11 @@ export interface SluiceOptions<
   readonly connectTimeout?: Duration | undefined
   /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
-  /** A message goes to the dead letters when this many processes have died with it in hand, 1 to 1,000. @default 3 */
+  /** A message becomes a dead letter when this many processes have died while they handled it, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined
   /**
-   * How often one of all worker processes removes what is too old (expired messages, dead letters, dedupe keys, history), 1 s to
-   * 24 h. `false`: not this process; then call `sluice.operate.maintain()`, or run `sluice maintain`.
+   * How often one of all worker processes removes what is too old (expired messages, dead letters, dedupe keys,
+   * history), 1 s to 24 h. `false`: not this process; then call `sluice.operate.maintain()`, or run `sluice maintain`.
    * @default '5m'
    */
   readonly maintenanceInterval?: Duration | false | undefined
@@ -58,7 +58,7 @@ export interface SluiceOptions<
    * Gets a line for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`, a
    * pino or winston logger, or any object with `info`, `warn` and `error`; `false` for no lines. For each kind and
    * queue there are at most 10 lines in 10 seconds, and then one that says how many were left out.
-   * @default stderr, while nobody subscribes to `events`
+   * @default stderr, while `events` has no subscriber
    */
   readonly log?: SluiceLog | false | undefined
 }

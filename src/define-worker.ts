@@ -7,8 +7,8 @@ import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions } from './streams.ts'
 
 /**
- * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads a stream
- * stands under `<stream>:<group>`, with the mode `group`.
+ * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads
+ * a stream has the key `<stream>:<group>` and the mode `group`.
  *
  * @example
  * export default defineWorker(sluice, {
@@ -87,7 +87,9 @@ export interface QueueWork {
 /** Of any copy of the package: `sluice work` may run from another one. */
 const WORKER = Symbol.for('sluice.worker')
 
-/** What a module exports for `sluice work`: what defineWorker returned, or its argument. @throws SluiceError OPTION_INVALID */
+/**
+ * What a module exports for `sluice work`: what defineWorker returned, or its argument. @throws SluiceError OPTION_INVALID
+ */
 export function readWorker(exported: unknown): WorkerDefinition {
   if (typeof exported === 'object' && exported !== null && WORKER in exported)
     return exported as unknown as WorkerDefinition

@@ -87,9 +87,9 @@ export function expected(
 export const STOPPED = {
   sluice: 'This Sluice has been stopped and does not start again. Make another with createSluice, or call stop() later',
   'sluice before it had connected': 'The Sluice was stopped before it had connected',
-  pipeline: 'The pipeline was told to stop. The message is free for others',
-  'pipeline before it had started': 'The pipeline was told to stop before it had started',
-  subscriber: 'The subscriber has left. The message is free for others',
+  pipeline: 'The pipeline was stopped. The message is available to other workers',
+  'pipeline before it had started': 'The pipeline was stopped before it had started',
+  subscriber: 'The subscriber has left. The message is available to other workers',
 } as const
 
 export function stopped(what: keyof typeof STOPPED): SluiceError {
@@ -105,15 +105,15 @@ export function leaseLost(queue: string, id: string, cancelled = false): SluiceE
   return new SluiceError('LEASE_LOST', `${what}${why}`)
 }
 
-/** Somebody has cancelled a message whose handler runs in a transaction. */
+/** A message was cancelled while its handler ran in a transaction. */
 export function messageCancelled(queue: string, id: string): SluiceError {
   const what = `Message ${id} of queue ${queue} was cancelled while its handler ran`
   return new SluiceError('CANCELLED', `${what}. What the handler has written through tx is rolled back`)
 }
 
-/** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
+/** Retention, or a trim, removed events before a group had read them. It reads nothing until it is moved. */
 export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
-  const what = `Group ${group} of stream ${stream} cannot read on: its unread events from position ${from} to ${to} are gone`
+  const what = `Group ${group} of stream ${stream} lost events, from position ${from} to ${to}, before it had read them`
   return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.groups.seek, or sluice group seek`)
 }
 

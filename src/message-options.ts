@@ -3,11 +3,11 @@ import { LARGEST_INTEGER } from './basics/options.ts'
 import type { Headers } from './message.ts'
 
 /**
- * All options of a message but its dedupe key, in the order of the arguments of `sluice_private.insert_message`. Its checks, the
- * parameters and columns of inserts, bodies over HTTP, flags and schedules follow from it.
+ * All options of a message but its dedupe key, in the order of the arguments of `sluice_private.insert_message`. Its
+ * checks, the parameters and columns of inserts, bodies over HTTP, flags and schedules follow from it.
  */
 export const MESSAGE_OPTIONS = {
-  headers: { kind: 'object', byDefault: '{}', value: 'json', help: 'metadata that travels along' },
+  headers: { kind: 'object', byDefault: '{}', value: 'json', help: 'metadata, as a JSON object' },
   type: { kind: 'type', value: 'type', help: 'the type, such as order.paid' },
   schemaVersion: {
     kind: 'count',
@@ -48,7 +48,7 @@ export const MESSAGE_OPTIONS = {
     least: 1,
     most: LARGEST_INTEGER,
     value: 'count',
-    help: 'after how many failed attempts it is dead',
+    help: 'the number of failed attempts before it becomes a dead letter',
   },
   ttl: {
     kind: 'time',
@@ -56,7 +56,7 @@ export const MESSAGE_OPTIONS = {
     least: '1ms',
     most: '36500d',
     value: 'duration',
-    help: 'for how long it may be delivered once it is due',
+    help: 'its time to live, counted from the due time',
     computed: true,
   },
   retryPolicy: { kind: 'policy', value: 'name', help: 'the name of a retry policy' },
@@ -68,7 +68,7 @@ export const MESSAGE_OPTIONS = {
     value: 'duration',
     help: 'its lease in leased mode, 1s to 24h',
   },
-  tenant: { kind: 'text', value: 'tenant', help: 'whose message it is' },
+  tenant: { kind: 'text', value: 'tenant', help: 'its tenant' },
 } as const satisfies Readonly<Record<Exclude<keyof EnqueueOptions, 'dedupe'>, MessageOption>>
 
 /** The options of one message. */
@@ -84,24 +84,29 @@ export interface EnqueueOptions {
   /** 0 (first) to 9. Messages with an ordering key go by their order instead. @default 5 */
   readonly priority?: number | undefined
   /**
-   * Due this long after the insert, by the database's clock. A delay of more than 1.2 s wakes no worker: with a `pollInterval`
-   * above a second, a sleeping worker may begin the message up to one poll late. @default 0
+   * Due this long after the insert, by the database's clock. A delay of more than 1.2 s wakes no worker: with a
+   * `pollInterval` above a second, a sleeping worker may begin the message up to one poll late. @default 0
    */
   readonly delay?: Duration | undefined
   /** Due at this instant, by the database's clock; at once if it has passed. Not together with `delay`. */
   readonly dueAt?: Date | undefined
-  /** After how many failed attempts the message goes to the dead letters, from 1. Default: as the pipeline says. */
+  /** The number of failed attempts after which the message becomes a dead letter, from 1. Default: the pipeline's. */
   readonly maxAttempts?: number | undefined
   /**
-   * For how long after it is first due the message may be delivered: 1 ms to 100 years. Then it expires, unless it is in flight.
-   * Default: the setting of the queue, or for ever.
+   * Time to live, counted from when the message is first due: 1 ms to 100 years. Then it expires, unless it is in
+   * flight. Default: the queue's setting, or unlimited.
    */
   readonly ttl?: Duration | undefined
-  /** The name of a retry policy of `createSluice({ retryPolicies })`: 1 to 100 bytes. Default: as the queue or pipeline says. */
+  /**
+   * The name of a retry policy of `createSluice({ retryPolicies })`: 1 to 100 bytes. Default: as the queue or pipeline says.
+   */
   readonly retryPolicy?: string | undefined
   /** Its lease in leased mode, 1 s to 24 h. Default: as the pipeline says. */
   readonly lease?: Duration | undefined
-  /** The tenant of the message, where a queue shares its workers out among tenants: 1 to 255 bytes. Not with `orderingKey`. Default none. */
+  /**
+   * The tenant of the message, where a queue shares its workers out among tenants: 1 to 255 bytes. Not with
+   * `orderingKey`. Default none.
+   */
   readonly tenant?: string | undefined
   /** With a dedupe key the answer says what became of the message: see {@link DedupedOptions}. */
   readonly dedupe?: undefined
@@ -118,7 +123,7 @@ export interface Dedupe {
   /** 1 to 255 bytes. It is taken while a message of the queue has it that is neither handled nor dead. */
   readonly key: string
   /**
-   * For how long the key stays taken after the message has succeeded, 1 ms to 100 years; with `throttle`, which needs it,
+   * How long the key stays taken after the message has succeeded, 1 ms to 100 years; with `throttle`, which needs it,
    * after the message was enqueued. Default: no longer than the message is there.
    */
   readonly for?: Duration | undefined

@@ -22,8 +22,8 @@ export type Headers = Readonly<Record<string, Json>>
 /** One message as its handler sees it. */
 export interface Message<Payload = unknown> {
   /**
-   * Unique in the database, and the same through every retry, death and redrive: deduplicate outside effects by it. Of an
-   * event `<stream>/<position>`, the same in all groups.
+   * Unique in the database, and the same through every retry, death and redrive: deduplicate outside effects by it. The
+   * id of an event is `<stream>/<position>`, in all groups.
    */
   readonly id: string
   /** The name of its queue; of an event, its group's. */
@@ -44,9 +44,9 @@ export interface Message<Payload = unknown> {
   readonly orderingKey: string | null
   /** 0 (first) to 9; 5 if none was given. */
   readonly priority: number
-  /** Which try this is, from 1. Counts failed tries and tries whose process died; snoozing does not count. */
+  /** The number of this attempt, from 1. Failed attempts and those whose process died count; snoozing does not. */
   readonly attempt: number
-  /** After how many failed attempts it becomes a dead letter; null if the pipeline's number applies. */
+  /** The number of failed attempts after which it becomes a dead letter; null if the pipeline's number applies. */
   readonly maxAttempts: number | null
   /** Its tenant; null if none was given. */
   readonly tenant: string | null
@@ -68,7 +68,7 @@ export interface EventMessage<Payload = unknown> extends Message<Payload> {
   readonly position: number
 }
 
-/** What becomes of a message: acked (removed), tried again later, or moved to the dead letters. */
+/** What happens to a message: acked (removed), retried later, or moved to the dead letters. */
 export type Outcome =
   | { readonly kind: 'ack'; readonly dedupeForMs?: number | undefined }
   | { readonly kind: 'retry'; readonly afterMs?: number | undefined; readonly error?: string | undefined }

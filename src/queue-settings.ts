@@ -7,37 +7,45 @@ import type { RetryOptions } from './retry-policy.ts'
  * its column in SQL, and whatever goes by it.
  */
 export const QUEUE_SETTINGS = {
-  delay: { kind: 'time', least: '0ms', help: 'when messages without a delay or due time of their own are due' },
-  ttl: { kind: 'time', least: '1ms', help: 'for how long after it is due a message may be delivered' },
-  onExpiry: { kind: 'choice', words: ['drop', 'deadLetter'], help: 'what becomes of an expired message' },
-  maxAttempts: { kind: 'count', most: 1_000_000, help: 'after how many failed attempts a message is dead' },
+  delay: { kind: 'time', least: '0ms', help: 'the delay of messages without their own delay or due time' },
+  ttl: {
+    kind: 'time',
+    least: '1ms',
+    help: 'the time to live of messages without their own, counted from the due time',
+  },
+  onExpiry: { kind: 'choice', words: ['drop', 'deadLetter'], help: 'what happens to an expired message' },
+  maxAttempts: {
+    kind: 'count',
+    most: 1_000_000,
+    help: 'the number of failed attempts before a message becomes a dead letter',
+  },
   retry: { kind: 'policy', help: 'the name of a retry policy, or one as JSON' },
   payloadLimitBytes: { kind: 'count', most: 268_435_456, help: 'the largest payload, as JSON' },
-  history: { kind: 'time', least: '1ms', help: 'for how long messages that have succeeded are kept' },
-  deadLetterRetention: { kind: 'time', least: '1ms', help: 'for how long dead letters are kept' },
-  rate: { kind: 'rate', help: 'how many messages may begin per time: 100/1s, or 100/1s/10 with the burst' },
+  history: { kind: 'time', least: '1ms', help: 'how long succeeded messages are kept' },
+  deadLetterRetention: { kind: 'time', least: '1ms', help: 'how long dead letters are kept' },
+  rate: { kind: 'rate', help: 'how many messages may start per period: 100/1s, or 100/1s/10 with a burst' },
   tenantRate: { kind: 'rate', help: 'the same for the messages of one tenant' },
-  concurrency: { kind: 'count', most: 10_000, help: 'how many messages may be in flight, of all processes' },
+  concurrency: { kind: 'count', most: 10_000, help: 'how many messages may be in flight, in all processes together' },
   tenantConcurrency: { kind: 'count', most: 10_000, help: 'the same for the messages of one tenant' },
 } as const satisfies Readonly<Record<keyof QueueSettingsInput, QueueSetting>>
 
 /** The settings of a queue. Null unsets one; what is left out stays as it is. */
 export interface QueueSettingsInput {
-  /** After how long messages without a delay or due time of their own are due, up to 100 years. */
+  /** The delay of messages without their own delay or due time, up to 100 years. */
   readonly delay?: Duration | null
-  /** For how long after they are due messages without a `ttl` of their own may be delivered, 1 ms to 100 years. */
+  /** The time to live of messages without their own `ttl`, 1 ms to 100 years, counted from the due time. */
   readonly ttl?: Duration | null
-  /** What becomes of an expired message. */
+  /** What happens to an expired message. */
   readonly onExpiry?: 'drop' | 'deadLetter' | null
-  /** After how many failed attempts messages without a limit of their own become dead letters, 1 to 1,000,000. */
+  /** The number of failed attempts after which messages without their own limit become dead letters, 1 to 1,000,000. */
   readonly maxAttempts?: number | null
   /** The name of a policy in `createSluice({ retryPolicies })`, or a policy that is not a function. */
   readonly retry?: StoredRetry | null
   /** The largest payload in bytes of JSON, 1 to 268,435,456. The limit of the process that enqueues applies as well. */
   readonly payloadLimitBytes?: number | null
-  /** For how long messages that have succeeded are kept, 1 ms to 100 years. */
+  /** How long succeeded messages are kept, 1 ms to 100 years. */
   readonly history?: Duration | null
-  /** For how long dead letters are kept, 1 ms to 100 years. */
+  /** How long dead letters are kept, 1 ms to 100 years. */
   readonly deadLetterRetention?: Duration | null
   /** How many messages may begin per time, of all processes. */
   readonly rate?: RateInput | null
@@ -53,27 +61,27 @@ export interface QueueSettingsInput {
 export interface QueueSettingsStatus {
   /** The name of the queue. */
   readonly queue: string
-  /** Since when nobody claims from it; null: it is not paused. */
+  /** When it was paused; null: it is not paused. */
   readonly pausedAt: Date | null
   /** Who has paused it. */
   readonly pausedBy: string | null
   /** Why. */
   readonly pauseReason: string | null
-  /** After how long messages without a delay or due time of their own are due. */
+  /** The delay of messages without their own delay or due time. */
   readonly delayMs: number | null
-  /** For how long after they are due messages without a `ttl` of their own may be delivered. */
+  /** The time to live of messages without their own `ttl`, counted from the due time. */
   readonly ttlMs: number | null
-  /** What becomes of an expired message. */
+  /** What happens to an expired message. */
   readonly onExpiry: 'drop' | 'deadLetter' | null
-  /** After how many failed attempts messages without a limit of their own become dead letters. */
+  /** The number of failed attempts after which messages without their own limit become dead letters. */
   readonly maxAttempts: number | null
   /** The name of a retry policy, or one as the option `retry` of a pipeline, with times in milliseconds. */
   readonly retry: unknown
   /** The largest payload in bytes of JSON. */
   readonly payloadLimitBytes: number | null
-  /** For how long messages that have succeeded are kept. */
+  /** How long succeeded messages are kept. */
   readonly historyMs: number | null
-  /** For how long dead letters are kept. */
+  /** How long dead letters are kept. */
   readonly deadLetterRetentionMs: number | null
   /** How many messages may begin per time. */
   readonly rate: RateStatus | null
@@ -92,7 +100,7 @@ export interface QueueSettingsStatus {
 /** A retry policy that can be stored: its name, or its options. */
 export type StoredRetry = string | Exclude<RetryOptions, (attempt: number, error: unknown) => Duration>
 
-/** So many per time, and so many at once after a pause. */
+/** A number per period, and a number at once after a quiet time. */
 export interface RateInput {
   /** 1 to 1,000,000. */
   readonly limit: number

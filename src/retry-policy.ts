@@ -34,7 +34,10 @@ export type RetryPolicies = ReadonlyMap<string, RetryPolicy>
 /** The wait if a policy throws. */
 export const FALLBACK_RETRY_MS = 1_000
 
-/** After so many failed attempts a message becomes a dead letter, unless the pipeline, claim or message says otherwise. */
+/**
+ * The number of failed attempts after which a message becomes a dead letter, unless the pipeline, claim or message says
+ * otherwise.
+ */
 export const MAX_ATTEMPTS = 20
 
 /**
@@ -125,7 +128,10 @@ export function retryPolicies(given: unknown): RetryPolicies | undefined {
   )
 }
 
-/** Those of {@link retryPolicies}, if one of them is a function: only this process can say when such a message is tried again. */
+/**
+ * Those of {@link retryPolicies}, if one of them is a function: only this process can say when such a message is tried
+ * again.
+ */
 export function calledPolicies(given: Readonly<Record<string, RetryOptions>> | undefined): RetryPolicies | undefined {
   return Object.values(given ?? {}).some((policy) => typeof policy === 'function') ? retryPolicies(given) : undefined
 }

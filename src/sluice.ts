@@ -58,7 +58,7 @@ export function createSluice<
 }
 
 /**
- * What `createSluice` returns. One per process and database is enough. Without type parameters it stands for any
+ * What `createSluice` returns. One per process and database is enough. Without type parameters it is the type of any
  * queues and streams.
  */
 export class Sluice<
@@ -68,7 +68,7 @@ export class Sluice<
 {
   /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
   readonly ownTransaction: OwnTransaction = ownTransaction
-  /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
+  /** Everything that happens in this process. While it has a subscriber, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
   /** Look at queues, messages, streams and workers, and act on them. It needs no worker. */
   readonly operate: Operate<Definitions, Streams>
@@ -201,11 +201,11 @@ export class Sluice<
    * with gaps. Every group of the stream gets the event if and only if the transaction commits.
    *
    * @param tx the open transaction, as for `enqueue`, or `sluice.ownTransaction`.
-   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN if `createSluice` was given
-   * streams and it is none of them, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then,
-   * and the transaction is as it was; STREAM_UNKNOWN if nobody has made it, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of the server comes as your
-   * client throws it.
+   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN if `createSluice` was
+   * given streams and it is none of them, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is
+   * written then, and the transaction is as it was; STREAM_UNKNOWN if it does not exist, SCHEMA_MISSING,
+   * SCHEMA_TOO_OLD, PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of the server
+   * comes as your client throws it.
    *
    * @example
    * const position = await sluice.append(tx, 'orders', { id, step: 'paid' }, { orderingKey: id, type: 'order.paid' })
@@ -236,19 +236,21 @@ export class Sluice<
   }
 
   /**
-   * A pipeline in leased mode, for slow work and for calls of other services: no transaction is open while a handler runs.
+   * Creates a pipeline in leased mode, for slow work and for calls of other services: no transaction is open while a
+   * handler runs.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
-   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) => render(payload)).start()
+   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) =>
+   * render(payload)).start()
    */
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,
     options: LeasedPipelineOptions,
   ): Pipeline<OutputOf<Definitions, Name>, Definitions, 'leased'>
   /**
-   * A pipeline that handles the events of a stream for a group. What its handlers write through `tx` commits together with the
-   * group's progress.
+   * Creates a pipeline that handles the events of a stream for a group. What its handlers write through `tx` commits
+   * together with the group's progress.
    *
    * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID
    *
@@ -259,7 +261,7 @@ export class Sluice<
     options: GroupPipelineOptions,
   ): Pipeline<OutputOf<Streams, Name>, Definitions, 'group'>
   /**
-   * A pipeline that handles the messages of a queue: give it a handler, then `start()`.
+   * Creates a pipeline that handles the messages of a queue: give it a handler, then `start()`.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
@@ -287,7 +289,7 @@ export class Sluice<
     options: LeasedDeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>, 'leased'>
   /**
-   * The events of a stream, for a group.
+   * Delivers the events of a stream, for a group.
    *
    * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID
    */
@@ -296,7 +298,7 @@ export class Sluice<
     options: GroupDeliveriesOptions,
   ): Deliveries<OutputOf<Streams, Name>, 'group'>
   /**
-   * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
+   * Returns a queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
@@ -315,7 +317,7 @@ export class Sluice<
   }
 
   /**
-   * Claims messages for a time: nobody else gets them, and any process may settle them by the claim's number. For work
+   * Claims messages for a time: no other claim gets them, and any process may settle them by the claim's number. For work
    * that starts somewhere else, such as a scheduled job, a serverless function or an HTTP endpoint.
    *
    * @returns undefined if there is no message, at once or after `wait`.
@@ -373,8 +375,8 @@ export class Sluice<
   }
 
   /**
-   * What the consumers of this process have done, by queue: counts since the first of them began, and durations of the
-   * last five to ten minutes. The view `sluice.worker_statistics` has it of all processes.
+   * Reports what the consumers of this process have done, by queue: counts since the first of them began, and durations
+   * of the last five to ten minutes. The view `sluice.worker_statistics` has it of all processes.
    *
    * @example const { waiting } = sluice.statistics().emails ?? {}
    */
@@ -383,10 +385,10 @@ export class Sluice<
   }
 
   /**
-   * Drains all pipelines and `runOnce` calls, gives back deliveries that nobody has settled, lets calls that have begun
+   * Drains all pipelines and `runOnce` calls, releases unsettled deliveries, lets calls that have begun
    * end, and closes all connections. It ends some seconds after the timeout at the latest: connections that the server
    * has not answered by then are cut. Called again, it waits for the same end, or, with a shorter timeout, ends the drain
-   * earlier. Claims in hand stay: they can still be settled, renewed and released.
+   * earlier. Claims stay: they can still be settled, renewed and released.
    *
    * @param options.timeout how long to wait for the batches in flight. @default '30s'
    */

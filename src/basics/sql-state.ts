@@ -1,13 +1,17 @@
 /** What a failure says about whatever was tried, by SQLSTATE: a class, or one state. */
 const STATES = {
   /**
-   * Nothing about a row: connections, transaction states such as a standby's, resources, locks that somebody else has,
+   * Nothing about a row: connections, transaction states such as a standby's, resources, locks of other sessions,
    * administrators and the system; and names of statements that a pooler mixes up.
    */
   ofTheServer: /^(08|25|53|55P03|57P|58|26000|42P05)/,
-  /** A later attempt to connect may succeed: also after a rollback by the server, and on a server that is still a standby. */
+  /**
+   * A later attempt to connect may succeed: also after a rollback by the server, and on a server that is still a standby.
+   */
   passing: /^(08|40|53|55|57|58)|^25006$/,
-  /** It may come when COMMIT has taken effect: the transaction was over, or the connection, the server or the system failed. */
+  /**
+   * It may come when COMMIT has taken effect: the transaction was over, or the connection, the server or the system failed.
+   */
   maybeAfterCommit: /^(08|25P0[34]|53|57|58|XX)/,
   /** An administrator, or a job, ended the session; its database was dropped; or a limit for transactions was reached. */
   endsSession: /^(57P01|57P04|57P05|25P03|25P04)$/,

@@ -27,7 +27,7 @@ export interface ControlOptions {
 
 /**
  * The process's control connection: the worker's registration and liveness lock, the waiting flags, the safety poll,
- * and the record of batches in hand. One per process, never inside a transaction. It reconnects by itself, for as long
+ * and the record of batches in flight. One per process, never inside a transaction. It reconnects by itself, for as long
  * as that takes. Parts that set something up in each new session do so in `onUp`.
  */
 export class Control {
@@ -189,5 +189,5 @@ export class Control {
 const LONGEST_RESTORE_MS = 60_000
 
 const WITHOUT_SESSION =
-  'A pooler stands before the control connection: wake-ups are left to the poll, and crashes are not counted. ' +
+  'The control connection uses a pooler: only the poll wakes workers, and crashes are not counted. ' +
   'Give directConnection an address that leads to the server'

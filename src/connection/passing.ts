@@ -3,7 +3,7 @@ import { stateSays } from '../basics/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 
 /**
- * Whether the next attempt to connect may succeed: nobody answers, or the server starts, stops, fails over or has no
+ * Whether the next attempt to connect may succeed: no server answers, or the server starts, stops, fails over or has no
  * room. A missing schema, a refused login, a database that does not exist and a certificate that does not fit stay as
  * they are until somebody changes them.
  */

@@ -5,7 +5,7 @@ import type { Report } from '../telemetry/events.ts'
 import { mayPass } from './passing.ts'
 
 /**
- * Retries the first connection of a process while somebody waits for it and the error may pass. All waiters
+ * Retries the first connection of a process while a caller waits for it and the error may pass. All waiters
  * share one loop.
  */
 export class Patience {

@@ -27,7 +27,7 @@ export function sendQuery(
   for (const method of METHODS) Object.defineProperty(query, method, { value: promise[method].bind(promise) })
   try {
     const returned: unknown = client.query(query)
-    // Nobody else handles its error.
+    // Nothing else handles its error.
     if (returned instanceof Promise) returned.catch(answered)
   } catch (error) {
     answered(error)

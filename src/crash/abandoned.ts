@@ -2,7 +2,7 @@ import { Backoff } from '../basics/backoff.ts'
 
 /**
  * Batches that a claim may have leased although its answer never came, or came as an error: what was sent behind a failed
- * claim is still carried out. Nobody has them in hand, so their leases end at once, or as soon as they are there. A server
+ * claim is still carried out. No process handles them, so their leases end at once, or as soon as they are there. A server
  * that waits for a lock carries out a claim long after its connection was given up, so one look is not enough.
  */
 export class Abandoned {
@@ -32,7 +32,9 @@ export class Abandoned {
     if (this.#until.size > 0) this.#freeing ??= this.#run()
   }
 
-  /** Looks for them once more. Those that come later go with the lease, or when another worker finds that this one is gone. */
+  /**
+   * Looks for them once more. Those that come later go with the lease, or when another worker finds that this one is gone.
+   */
   async stop(): Promise<void> {
     await this.#freeing
     if (this.#until.size > 0) await this.#run()

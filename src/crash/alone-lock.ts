@@ -1,7 +1,7 @@
 /**
- * A lock that the rounds of a process share, or that one of them has alone. If a process dies with two messages in hand,
+ * A lock that the rounds of a process share, or that one of them has alone. If a process dies with two messages in flight,
  * nothing tells which of them killed it. So a message whose next crash may be its last runs while the process has nothing
- * else in hand: if the process dies, it was this message.
+ * else in flight: if the process dies, it was this message.
  *
  * First come, first served: a round that needs the lock alone waits for those that have it, and rounds that come later
  * wait behind it. A round takes the lock before it claims, so none waits with rows locked.

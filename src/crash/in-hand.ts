@@ -11,12 +11,12 @@ export type EvidenceById = ReadonlyMap<string, Evidence>
 const NONE: EvidenceById = new Map()
 
 /**
- * Keeps the database's record of what this process has in hand. The record of a batch is sent before its first handler runs:
- * the transaction of a process that dies leaves no trace, so something outside it must tell which messages it held.
- * Batches that begin or end while a write is under way share the next one, so the cost is at most one small
- * statement per batch, without WAL and without waiting for the disk.
+ * Keeps the database's record of what this process has in flight. The record of a batch is sent before its first
+ * handler runs: the transaction of a process that dies leaves no trace, so something outside it must tell which
+ * messages it held. Batches that begin or end while a write is under way share the next one, so the cost is at most one
+ * small statement per batch, without WAL and without waiting for the disk.
  *
- * Nobody waits for the answer either, unless there is something to learn from it: what a process has written to its
+ * Nothing waits for the answer either, unless there is something to learn from it: what a process has written to its
  * socket reaches the server even if the process dies with the next instruction.
  */
 export class InHand {
@@ -96,7 +96,7 @@ export class InHand {
     }
   }
 
-  /** The batches whose records in the database are of messages in hand, or of a claim on its way. */
+  /** The batches whose records in the database are of messages in flight, or of a claim on its way. */
   get kept(): readonly number[] {
     return [...this.#active.keys(), ...this.#reserved]
   }
@@ -134,7 +134,7 @@ export class InHand {
     this.#findDead().catch(() => undefined)
   }
 
-  /** Writes evidence about messages of a batch in hand: their handler hung until the server ended the transaction. */
+  /** Writes evidence about messages of a batch in flight: their handler hung until the server ended the transaction. */
   async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
     // The handlers of one batch run one after another; those of another batch may have held the process as well.
     const alone = this.#active.size === 1 && messageIds.length === 1
@@ -244,5 +244,5 @@ class RecordsToWrite {
   }
 }
 
-/** An ended batch stands in `sluice.in_flight` for this long at most if no other begins. */
+/** An ended batch is in `sluice.in_flight` for this long at most if no other begins. */
 const TIDY_MS = 20

@@ -67,7 +67,7 @@ export class Demand implements Waiter, RunnerDemand {
     return this.#pauses.paused
   }
 
-  /** Claims no more, in this process, until {@link resume}. What is in hand goes on. */
+  /** Claims no more, in this process, until {@link resume}. What is in flight goes on. */
   pause(): void {
     this.#pauses.pauseHere()
   }

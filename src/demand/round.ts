@@ -44,7 +44,7 @@ export interface RoundDemand {
   readonly paused: boolean
   /** Aborts when what is in flight is to be given back. */
   readonly stopping: AbortSignal
-  /** Whether a round is to end with the batch that it has in hand. */
+  /** Whether a round is to end with the batch that it has in flight. */
   readonly isLast: boolean
   /** A claim is on its way: it sees all that was hinted at before. */
   sent(): void

@@ -46,7 +46,7 @@ export class Runners {
     return this.#staying - this.#wanted
   }
 
-  /** Whether a round is to end with the batch that it has in hand. */
+  /** Whether a round is to end with the batch that it has in flight. */
   get isLast(): boolean {
     return this.surplus > 0 || this.#throttle !== undefined
   }
@@ -79,7 +79,7 @@ export class Runners {
         }
       } while ((await this.#round.settled()) && !isOver())
     } catch (error) {
-      // What earlier claims have taken is still in hand.
+      // What earlier claims have taken is still in flight.
       await this.#round.settled()
       if (this.#isOurStop(error)) return
       throw this.#round.failed(error)

@@ -26,7 +26,7 @@ export function readDedupe(dedupe: unknown, what: string, beside: Beside): RowDe
   if (onDuplicate === 'throttle' && forMs === null)
     throw new SluiceError('OPTION_INVALID', `${what}.for: throttle needs it. As in for: '10m'`)
   if (onDuplicate === 'debounce' && !beside.time) {
-    const sentence = `${what}: debounce needs a delay or dueAt beside it`
+    const sentence = `${what}: debounce also needs a delay or dueAt`
     throw new SluiceError('OPTION_INVALID', `${sentence}. As in delay: '5s'`)
   }
   if (beside.tenant && (onDuplicate === 'requeue' || onDuplicate === 'debounce')) {

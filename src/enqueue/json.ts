@@ -72,7 +72,7 @@ function encodeObject(object: object, place: Place): string {
 
 /** What an object's `toJSON` returns, or the object itself if it has none. */
 function ownForm(object: object, place: Place): unknown {
-  // A Buffer's toJSON is four times its size, and nobody turns it back into bytes.
+  // A Buffer's toJSON is four times its size, and no reader turns it back into bytes.
   if (ArrayBuffer.isView(object)) throw refused(place, 'a JSON value', describe(object), REMEDY_FOR_BYTES)
   if (kindOf(object) === 'Date' && Number.isNaN(Number(object))) throw refused(place, 'a valid Date', 'an invalid one')
   if (!('toJSON' in object) || typeof object.toJSON !== 'function') return object
@@ -86,7 +86,7 @@ function encodeMembers(object: object, place: Place): string {
   if (kind !== 'Object') throw refused(place, 'a JSON value', describe(object), REMEDIES[kind] ?? 'Use a plain object')
   let text = ''
   for (const [key, member] of Object.entries(object)) {
-    // An optional property without a value. JSON leaves it out as well, and nobody misses it.
+    // An optional property without a value. JSON leaves it out as well.
     if (member === undefined) continue
     place.path.push(key)
     text += `${text === '' ? '' : ','}${encodeText(key, place)}:${encode(member, place)}`

@@ -68,7 +68,7 @@ function explained(error: unknown): unknown {
   })
 }
 
-/** Larger than its queue has been told to take. The transaction has failed with it. */
+/** Larger than its queue's limit. The transaction has failed with it. */
 function payloadTooLarge(cause: unknown): SluiceError {
   const remedy = 'Store large content elsewhere and enqueue a reference to it'
   return new SluiceError('PAYLOAD_TOO_LARGE', `${wordsOf(cause)}. ${remedy}`, { cause })

@@ -30,7 +30,7 @@ export function refusalOf(
   if (hasExpired(message.row, clock?.nowUs)) return { kind: 'expired' }
   const { evidence, lostTry } = message
   if (evidence?.crashedAlone && evidence.crashes >= crashLimit) {
-    const reason = `crashed: ${evidence.crashes} processes died or hung with this message in hand`
+    const reason = `crashed: ${evidence.crashes} processes died or hung while they handled this message`
     return { kind: 'harmful', reason }
   }
   return lostTry === undefined ? undefined : { kind: 'lost try', error: lostTry.error }

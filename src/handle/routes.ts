@@ -20,7 +20,7 @@ type RouteHandler<Payload, Context> = (
 
 /** What `routes` takes beside the routes. */
 export interface RoutesOptions {
-  /** What becomes of a message whose type no route matches, or that has none. @default 'retry' */
+  /** What happens to a message without a type, or with one that no route matches. @default 'retry' */
   readonly unmatched?: 'deadLetter' | 'ack' | 'retry' | undefined
 }
 

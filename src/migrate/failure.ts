@@ -51,7 +51,7 @@ function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): 
 /** Of `sluice_private`: schema "sluice" may be there before. */
 const DUPLICATE_SCHEMA = '42P06'
 const LEFT_OVER =
-  'If somebody has dropped schema "sluice" alone, drop its functions as well: `DROP SCHEMA sluice_private CASCADE`'
+  'If only schema "sluice" was dropped, drop its functions as well: `DROP SCHEMA sluice_private CASCADE`'
 
 /** deadlock_detected, lock_not_available */
 const LOCK_CODES = ['40P01', '55P03']

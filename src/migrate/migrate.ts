@@ -20,7 +20,7 @@ export type { MigrateResult }
  * given up within a minute.
  *
  * @param connection a connection string, or what `pg` takes.
- * @param report is told `migration.delayed` before each further attempt.
+ * @param report receives `migration.delayed` before each further attempt.
  * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, SCHEMA_UNRELEASED, or TRANSACTION_FAILED with the
  * server's error as `cause`: then nothing has changed.
  * @example
@@ -37,8 +37,8 @@ export async function migrate(
 }
 
 /**
- * The migrations as plain SQL, in order, for other migration tools. Each also records its name, so that {@link migrate}
- * knows later which have been run.
+ * Returns the migrations as plain SQL, in order, for other migration tools. Each also records its name, so that {@link
+ * migrate} knows later which have been run.
  */
 export function migrationSql(): readonly SqlFile[] {
   return MIGRATIONS.map(({ name, sql }) => ({ name, sql: withPinnedSearchPath(sql + recordMigrationSql(name)) }))

@@ -2,7 +2,7 @@ import { Coalesced } from '../basics/coalesced.ts'
 import type { CancelRequest } from '../table/worker/cancel-requests.ts'
 
 /**
- * Tells those who have messages in hand which of them are to be cancelled. Only a request in the database counts: anybody
+ * Tells those who have messages in flight which of them are to be cancelled. Only a request in the database counts: anybody
  * may notify, so a notification is no more than the advice to look.
  */
 export class Cancellations {
@@ -10,7 +10,7 @@ export class Cancellations {
   readonly #hearers = new Map<string, Set<(request: CancelRequest) => unknown>>()
   readonly #looking = new Coalesced()
 
-  /** @param read the requests for what this process has in hand */
+  /** @param read the requests for what this process has in flight */
   constructor(read: () => Promise<readonly CancelRequest[]>) {
     this.#read = read
   }
@@ -26,13 +26,15 @@ export class Cancellations {
     }
   }
 
-  /** Looks once, if this process has messages of the queue, or of any queue, in hand. If that fails, the poll finds them. */
+  /**
+   * Looks once, if this process has messages of the queue, or of any queue, in flight. If that fails, the poll finds them.
+   */
   async look(queue?: string): Promise<void> {
     if (queue === undefined ? this.#hearers.size === 0 : !this.#hearers.has(queue)) return
     await this.#looking.run(async () => this.found(await this.#read())).catch(() => undefined)
   }
 
-  /** The same requests are found again for as long as their batches are in hand. */
+  /** The same requests are found again for as long as their batches are in flight. */
   found(requests: readonly CancelRequest[]): void {
     for (const request of requests) for (const hearer of this.#hearers.get(request.queue) ?? []) hearer(request)
   }

@@ -22,7 +22,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * The claims that have not expired, by queue and id.
+   * Lists the claims that have not expired, by queue and id.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100
@@ -38,7 +38,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * A claim with the messages that are not settled yet. Their `dueAt` is the time of the claim.
+   * Reads a claim with its messages that are not settled yet. Their `dueAt` is the time of the claim.
    *
    * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link Operate}
    */
@@ -47,7 +47,8 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that. Both default to their last values.
+   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that. Both default to their last
+   * values.
    *
    * @returns when it ends.
    * @throws SluiceError as {@link get}
@@ -57,7 +58,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Gives the messages of a claim back, to their rank in the queue and with no attempt counted. It ignores a claim that is unknown
+   * Releases the messages of a claim in their old order, without counting an attempt. It ignores a claim that is unknown
    * or over.
    *
    * @returns how many messages.

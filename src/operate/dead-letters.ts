@@ -67,7 +67,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   /**
-   * A page of dead letters, the latest first.
+   * Reads a page of dead letters, the latest first.
    *
    * @throws SluiceError as {@link Operate}
    *
@@ -93,8 +93,8 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   /**
-   * How many dead letters match, and the largest groups with the same queue, type, reason and error. The counts are exact. Errors
-   * that differ only in digits, such as ids, count as one.
+   * Counts the dead letters that match, and the largest groups with the same queue, type, reason and error. The counts
+   * are exact. Errors that differ only in digits, such as ids, count as one.
    *
    * @throws SluiceError as {@link Operate}
    */

@@ -40,8 +40,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * Makes a group of a stream, or changes its options. Call it at every start: a group that is there keeps its offset, and the
-   * options that are not given.
+   * Makes a group of a stream, or changes its options. Call it at every start: a group that is there keeps its offset,
+   * and the options that are not given.
    *
    * @param options.from where a new group begins. @default 'end'
    * @returns whether it was made.
@@ -66,7 +66,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * The slots of a group: up to which position each is read, and what blocks it. Empty: there is no such group.
+   * Lists the slots of a group: the position up to which each is read, and what blocks it. Empty: there is no such group.
    *
    * @throws SluiceError as {@link Operate}
    */
@@ -125,7 +125,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * The id of the message for a failed event: in the group's queue, or among its dead letters.
+   * Finds the id of the message for a failed event: in the group's queue, or among its dead letters.
    *
    * @returns undefined if the event is neither: not read yet, or handled.
    * @throws SluiceError as {@link Operate}
@@ -164,7 +164,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * Deletes a group, with its deferred events, its dead letters and the settings of its queue. Waits for its batches in flight.
+   * Deletes a group, with its deferred events, its dead letters and the settings of its queue. Waits for its batches in
+   * flight.
    *
    * @returns how many deferred events and dead letters it had.
    * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN

@@ -49,9 +49,9 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * A page of the messages of a queue that have succeeded, the latest first. Empty unless the queue keeps its history. With
-   * a filter other than the times it looks at no more than 10,000 messages, so the page can have fewer messages than
-   * `limit`, or none, and still have a `next`.
+   * Reads a page of the messages of a queue that have succeeded, the latest first. Empty unless the queue keeps its
+   * history. With a filter other than the times it looks at no more than 10,000 messages, so the page can have fewer
+   * messages than `limit`, or none, and still have a `next`.
    *
    * @throws SluiceError as {@link Operate}
    *

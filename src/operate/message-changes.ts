@@ -25,7 +25,7 @@ export interface MessageChanges<Payload = unknown> {
   readonly type?: string | undefined
   readonly schemaVersion?: number | undefined
   readonly maxAttempts?: number | undefined
-  /** For how long after it is due it may be delivered. */
+  /** Its time to live, counted from the due time. */
   readonly ttl?: Duration | undefined
 }
 

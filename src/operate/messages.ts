@@ -38,8 +38,8 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * A page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000 messages, so the
-   * page can have fewer messages than `limit`, or none, and still have a `next`.
+   * Reads a page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000
+   * messages, so the page can have fewer messages than `limit`, or none, and still have a `next`.
    *
    * @throws SluiceError as {@link Operate}
    *
@@ -58,8 +58,8 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * The state of one message, by its id or its dedupe key, also after it has gone. With a dedupe key: the message that has the
-   * key. If a transaction handles an earlier one with the key, the earlier one, with `requeuedId`.
+   * The state of one message, by its id or its dedupe key, also after it has gone. With a dedupe key: the message that
+   * has the key. If a transaction handles an earlier one with the key, the earlier one, with `requeuedId`.
    *
    * @param which an id, `{ id }` or `{ dedupeKey }`.
    * @throws SluiceError as {@link Operate}
@@ -73,7 +73,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * The next messages of a queue in the order in which they fall due, without claiming them. Priorities and keys may
+   * Reads the next messages of a queue by due time, without claiming them. Priorities and keys may
    * change the order in which they are handled; with more than about 25,000 keyed messages it may miss some.
    *
    * @param options.limit 1 to 10,000. @default 10
@@ -90,10 +90,11 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * Cancels a message, without waiting for its handler, and returns the state in which it was. A waiting message is removed. So is
-   * a leased or claimed one: its handler's signal aborts, and its settlement is refused. If a transaction handles the message, the
-   * cancel is requested: the signal of a handler that still runs aborts, its writes through `tx` are rolled back, and the message
-   * is removed. With a dedupe key it cancels the message in flight and the next one with the key; the answer is about the first.
+   * Cancels a message, without waiting for its handler, and returns the state in which it was. A waiting message is
+   * removed. So is a leased or claimed one: its handler's signal aborts, and its settlement is refused. If a
+   * transaction handles the message, the cancel is requested: the signal of a handler that still runs aborts, its
+   * writes through `tx` are rolled back, and the message is removed. With a dedupe key it cancels the message in flight
+   * and the next one with the key; the answer is about the first.
    *
    * @param which an id, `{ id }` or `{ dedupeKey }`.
    * @throws SluiceError as {@link Operate}, and ROWS_MISSING
@@ -112,8 +113,8 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * Edits a waiting message: its payload, headers, priority, type, limit of attempts, time to live. What is left out stays as it
-   * is.
+   * Edits a waiting message: its payload, headers, priority, type, limit of attempts, time to live. What is left out
+   * stays as it is.
    *
    * @param which an id, `{ id }` or `{ dedupeKey }`: the newest message with this key.
    * @throws SluiceError as {@link cancel}, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
@@ -134,7 +135,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * Gives a waiting message another due time: after a delay from now, or at an instant. A message that waits for its retry holds
+   * Reschedules a waiting message: to a delay from now, or to an instant. A message that waits for its retry holds
    * its ordering key until then.
    *
    * @param which as in {@link change}.
@@ -172,8 +173,9 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * Frees a dedupe key that is still taken although its message has gone: for the time `for` after success, or by `throttle`. The
-   * next enqueue with the key is `added`. Like an enqueue, it waits for a transaction that has just enqueued with the key.
+   * Frees a dedupe key that is still taken although its message has gone: for the time `for` after success, or by
+   * `throttle`. The next enqueue with the key is `added`. Like an enqueue, it waits for a transaction that has just
+   * enqueued with the key.
    *
    * @throws SluiceError as {@link cancel}
    *

@@ -18,10 +18,10 @@ import { Workers } from './workers.ts'
 /**
  * `sluice.operate`: look at queues, messages, streams and workers, and act on them. It needs no worker.
  *
- * Every operation can fail with OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, STREAM_NAME_INVALID or STREAM_UNKNOWN, with
- * SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD or PRIVILEGE_MISSING, and with UNREACHABLE or STOPPED; one that
- * changes something also with COMMIT_FAILED; one that takes `tx` also with EXECUTOR_UNKNOWN or NOT_IN_TRANSACTION. The methods name
- * only what they add to this list.
+ * Every operation can fail with OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, STREAM_NAME_INVALID or
+ * STREAM_UNKNOWN, with SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD or PRIVILEGE_MISSING, and with
+ * UNREACHABLE or STOPPED; one that changes something also with COMMIT_FAILED; one that takes `tx` also with
+ * EXECUTOR_UNKNOWN or NOT_IN_TRANSACTION. The methods name only what they add to this list.
  */
 export class Operate<
   Definitions extends QueueDefinitions | undefined = undefined,
@@ -61,7 +61,7 @@ export class Operate<
     this.groups = new Groups(rules.streams, operations)
   }
 
-  /** The time of the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */
+  /** Reads the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */
   async now(): Promise<Date> {
     const us = await this.#operations.read(readClockUs)
     return new Date(Math.floor(us / 1_000))

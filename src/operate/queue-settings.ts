@@ -18,8 +18,8 @@ export interface QueueChangeOptions {
 }
 
 /**
- * `sluice.operate.queues.settings`: what queues are told while they run. Workers hear of it at once, or with their next poll. A
- * message's own option comes first, then what its queue has been told, then the code.
+ * `sluice.operate.queues.settings`: settings that can change while workers run. Workers apply them at once, or with
+ * their next poll. A message's own option comes first, then the setting of its queue, then the code.
  */
 export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly #known: KnownNames
@@ -31,7 +31,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
   }
 
   /**
-   * What queues have been told, by name. Those that have been told nothing are left out.
+   * Lists the settings of queues, by name. Queues without settings are left out.
    *
    * @param options.queue only this queue.
    * @throws SluiceError as {@link Operate}
@@ -42,7 +42,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     return this.#operations.read((execute) => readQueueSettings(execute, queue))
   }
 
-  /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link Operate} */
+  /** Reads the settings of a queue; undefined: it has none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
     const name = checkOperatedQueue(queue, this.#known)
     const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))

@@ -30,8 +30,8 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * How many messages of each queue wait, run and have failed, by name. The counts are exact: about 0.4 s for a million messages
-   * and dead letters.
+   * Counts the messages of each queue that wait, run and have failed, by name. The counts are exact: about 0.4 s for a
+   * million messages and dead letters.
    *
    * @param options.queue only this queue; the list is empty if the queue is.
    * @throws SluiceError as {@link Operate}
@@ -41,14 +41,18 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     return this.#operations.count((execute) => readQueues(execute, queue))
   }
 
-  /** The names of all queues that have messages, dead letters or workers. Counts nothing. @throws SluiceError as {@link Operate} */
+  /**
+   * Lists the names of all queues that have messages, dead letters or workers. It counts nothing.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
   async names(): Promise<readonly string[]> {
     return this.#operations.read(readQueueNames)
   }
 
   /**
-   * The limits of each queue that has some, and of each of its tenants with messages, and how much of them is used. It counts the
-   * messages of these queues.
+   * Lists the limits of each queue that has some, and of each of its tenants with messages, and how much of them is
+   * used. It counts the messages of these queues.
    *
    * @param options.queue only this queue.
    * @throws SluiceError as {@link Operate}
@@ -61,8 +65,8 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Pauses a queue: no pipeline, claim or `pop` of any process takes messages from it until {@link resume}. What is in flight
-   * continues, and messages can be enqueued. Workers apply it at once, or with their next poll.
+   * Pauses a queue: no pipeline, claim or `pop` of any process takes messages from it until {@link resume}. What is in
+   * flight continues, and messages can be enqueued. Workers apply it at once, or with their next poll.
    *
    * @param options.reason why, for others to see.
    * @param options.by who. @default the database user
@@ -82,7 +86,12 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), options.tx)
   }
 
-  /** Ends the pause of a queue, and wakes its workers. @returns false if it was not paused. @throws SluiceError as {@link Operate} */
+  /**
+   * Ends the pause of a queue, and wakes its workers.
+   *
+   * @returns false if it was not paused.
+   * @throws SluiceError as {@link Operate}
+   */
   async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
     const name = checkOperatedQueue(queue, this.#known)
     const by = byOf('queues.resume', options)
@@ -90,8 +99,8 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Removes the messages of a queue that are not in flight, or those that match every filter given, in steps of at most 1,000, each
-   * in a transaction of its own. If one fails, the steps before it are done.
+   * Removes the messages of a queue that are not in flight, or those that match every filter given, in steps of at most
+   * 1,000, each in a transaction of its own. If one fails, the steps before it are done.
    *
    * @returns how many.
    * @throws SluiceError as {@link Operate}, and ROWS_MISSING
@@ -114,8 +123,9 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Frees all dedupe keys of a queue that are still taken although no message has them, as `messages.freeKey` frees one, in steps
-   * of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks at that moment stays.
+   * Frees all dedupe keys of a queue that are still taken although no message has them, as `messages.freeKey` frees
+   * one, in steps of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks
+   * at that moment stays.
    *
    * @returns how many.
    * @throws SluiceError as {@link clear}

@@ -61,8 +61,9 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Makes a schedule, or changes it: it enqueues messages at given times, each occurrence once, by whichever started Sluice of the
-   * database looks first. Call it at every start: a schedule that is defined in the same way already is left alone.
+   * Makes a schedule, or changes it: it enqueues messages at given times, each occurrence once, by whichever started
+   * Sluice of the database looks first. Call it at every start: a schedule that is defined in the same way already is
+   * left alone.
    *
    * @param name 1 to 100 letters, digits and _ . : -, unique in the database.
    * @throws SluiceError as {@link Operate}; OPTION_INVALID also for a cron expression without an occurrence and for an unknown time
@@ -90,7 +91,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * The schedules by name.
+   * Lists the schedules by name.
    *
    * @param options.queue only those of this queue.
    * @param options.limit 1 to 10,000. @default 1000
@@ -159,7 +160,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * The next occurrences of a schedule, unless it is paused or changed.
+   * Computes the next occurrences of a schedule, unless it is paused or changed.
    *
    * @param count 1 to 1,000. @default 5
    * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link Operate}

@@ -7,17 +7,17 @@ import { SLOTS, type StreamColumns } from '../table/stream/define-stream.ts'
 /** The settings of a stream. What is not given stays as it is. */
 export interface StreamSettings {
   /**
-   * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and limit how many batches a group has in flight. They change
-   * only while the stream has no events. @default 16
+   * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and limit how many batches a group has in flight.
+   * They change only while the stream has no events. @default 16
    */
   readonly slots?: number | undefined
-  /** For how long events are kept, 1 s to 100 years; null: for ever. @default null */
+  /** How long events are kept, 1 s to 100 years; null: for ever. @default null */
   readonly retain?: Duration | null | undefined
   /** How many bytes of the disk events may take before the oldest are dropped, from 1; null: any number. @default null */
   readonly retainBytes?: number | null | undefined
   /** Whether events stay until every group has read them, in spite of `retain` and `retainBytes`. @default true */
   readonly keepUnread?: boolean | undefined
-  /** After how long a segment ends and the next begins, 1 s to 100 years: events are dropped by segment. @default '1d' */
+  /** How long a segment is open, 1 s to 100 years. Events are dropped by segment. @default '1d' */
   readonly segment?: Duration | undefined
 }
 

@@ -27,8 +27,8 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
   }
 
   /**
-   * Makes a stream, or changes its settings. Call it at every start: settings that are not given stay as they are. Slots change
-   * only while the stream has no events.
+   * Makes a stream, or changes its settings. Call it at every start: settings that are not given stay as they are.
+   * Slots change only while the stream has no events.
    *
    * @param name 1 to 49 letters, digits and _ . -
    * @returns whether it was made.
@@ -59,9 +59,9 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
   }
 
   /**
-   * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends at the end
-   * of the stream as of when it begins, or follows. Each call reads for itself, and stores no offset. It reads below the first
-   * append that is still open, so that no event appears before one that it has given.
+   * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends
+   * at the end of the stream as of when it begins, or follows. Each call reads for itself, and stores no offset. It
+   * reads below the first append that is still open, so that no event appears before one that it has given.
    *
    * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN; while it reads, as {@link Operate}
    *
@@ -79,8 +79,9 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
   }
 
   /**
-   * Makes events before an offset count as gone at once; their segments are dropped later. It stops at open appends, and at events
-   * that a group has not read and that are kept for it, unless forced: a group that loses events stands still until a seek.
+   * Makes events before an offset count as gone at once; their segments are dropped later. It stops at open appends,
+   * and at events that a group has not read and that are kept for it, unless forced: a group that loses events reads
+   * nothing until a seek.
    *
    * @param options.force also takes events that a group has not read. @default false
    * @param options.dryRun only returns what would be gone, and which groups hold it back. It waits for no lock. @default false

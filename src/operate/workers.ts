@@ -27,7 +27,7 @@ export class Workers<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * The messages that workers and claims have in flight, the longest-running first.
+   * Lists the messages that workers and claims have in flight, the longest-running first.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100

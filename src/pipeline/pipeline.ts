@@ -68,10 +68,10 @@ export class RunnablePipeline {
   }
 
   /**
-   * Handles everything that is due now, batch after batch in one transaction each, and returns what became of the
+   * Handles all messages that are due now, batch after batch in one transaction each, and returns the outcomes of the
    * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for
    * processes that are started by cron. It closes the connections that it has opened a moment later, so the process can
-   * end. When the Sluice stops, it ends with the batch in hand, and returns what is settled by then.
+   * end. When the Sluice stops, it ends with the batch in flight, and returns what is settled by then.
    *
    * @throws SluiceError UNREACHABLE and the like
    */

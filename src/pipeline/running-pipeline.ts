@@ -95,7 +95,7 @@ export class RunningPipeline implements AsyncDisposable {
     void this.#demand.then((demand) => demand.setConcurrency(this.#concurrency)).catch(() => undefined)
   }
 
-  /** What it has done: counts since its start, and durations of the last five to ten minutes. */
+  /** Reports what it has done: counts since its start, and durations of the last five to ten minutes. */
   statistics(): QueueStatistics {
     return Meter.sum([this.#meter])
   }
@@ -111,9 +111,9 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   /**
-   * Claims no more until {@link resume}; what is in hand goes on. This pipeline alone: other processes go on. To pause
-   * the queue for all of them, call `sluice.operate.queues.pause(queue)`. It may be called before the pipeline is connected, and
-   * again. Reports `pipeline.paused`.
+   * Stops claiming until {@link resume}; messages in flight are still handled. Pipelines of other processes continue.
+   * To pause the queue for all of them, call `sluice.operate.queues.pause(queue)`. It may be called before the pipeline
+   * is connected, and again. Reports `pipeline.paused`.
    */
   pause(): void {
     this.#setPaused(true)

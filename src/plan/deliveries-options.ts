@@ -7,8 +7,8 @@ import { MODES, resolvePipeline } from './resolve.ts'
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
   /**
-   * The most messages locked at a time, settled or not, 1 to 1,000. They are claimed in whole batches: with a `batchSize` of 5, a
-   * demand of 7 is one of 5. Make it a multiple of `batchSize`.
+   * The most messages locked at a time, settled or not, 1 to 1,000. They are claimed in whole batches: with a
+   * `batchSize` of 5, a demand of 7 is one of 5. Make it a multiple of `batchSize`.
    */
   readonly demand: number
   /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
@@ -30,7 +30,7 @@ export interface GroupDeliveriesOptions extends Omit<DeliveriesOptions, 'ordered
 
 /** How `deliveries` consumes its queue in leased mode. */
 export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
-  /** The most messages in hand at a time, settled or not, 1 to 10,000. */
+  /** How many messages the subscriber may have at a time, settled or not, 1 to 10,000. */
   readonly demand: number
 }
 

@@ -29,8 +29,8 @@ export interface PipelineOptions {
   /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */
   readonly retry?: RetryOptions | undefined
   /**
-   * After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes
-   * precedence.
+   * The number of failed attempts after which a message becomes a dead letter, 1 to 1,000,000. A message's own limit
+   * takes precedence.
    * @default 20
    */
   readonly maxAttempts?: number | undefined
@@ -45,8 +45,9 @@ export interface PipelineOptions {
    */
   readonly throttle?: Duration | undefined
   /**
-   * Called after each attempt that failed with an error, before that is written: `'continue'`; `'pause'` calls `pause()`; `'stop'` lets what
-   * is in hand end, and ends the pipeline. What it throws is reported as `onError.failed`, and counts as `'continue'`.
+   * Called after each attempt that failed with an error, before that is written: `'continue'`; `'pause'` calls
+   * `pause()`; `'stop'` finishes the messages in flight, and ends the pipeline. What it throws is reported as
+   * `onError.failed`, and counts as `'continue'`.
    * @default always 'continue'
    */
   readonly onError?: OnError | undefined
@@ -61,9 +62,9 @@ export interface GroupPipelineOptions extends Omit<PipelineOptions, 'ordered' | 
   /** There is no such option: events of one ordering key are handled in order, and so is a stream with one slot. */
   readonly ordered?: undefined
   /**
-   * The group, which `sluice.groups.set` has made: every group gets every event, and the members of a group, in any number of
-   * processes, share them. Failed events, and the later ones of their keys, are messages of the queue `<stream>:<group>` until
-   * they are settled.
+   * The group, which `sluice.groups.set` has made: every group gets every event, and the members of a group, in any
+   * number of processes, share them. Failed events, and the later ones of their keys, are messages of the queue
+   * `<stream>:<group>` until they are settled.
    */
   readonly group: string
 }
@@ -76,7 +77,7 @@ export interface LeasedPipelineOptions
   extends Pick<PipelineOptions, 'retry' | 'maxAttempts' | 'throttle' | 'onError' | 'backlog'> {
   /** A short transaction claims and a short one settles; the handler runs with none open. */
   readonly mode: 'leased'
-  /** Messages in hand in this process at a time, 1 to 10,000: their handlers run side by side. @default 10 */
+  /** How many messages are handled at a time in this process, 1 to 10,000. @default 10 */
   readonly concurrency?: number | undefined
   /** The most messages that one claim takes, 1 to 1,000. @default the concurrency, up to 100 */
   readonly batchSize?: number | undefined

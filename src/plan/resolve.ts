@@ -70,15 +70,15 @@ export function resolvePipeline(
   return options?.mode === 'leased' ? resolveLeased(what, queue, options) : resolveTransactional(what, queue, options)
 }
 
-/** @throws SluiceError OPTION_INVALID, in which `what` stands for the call */
+/** @throws SluiceError OPTION_INVALID, in which `what` names the call */
 export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
   if ('group' in options && options.group !== undefined) {
     const remedy = "Leave out mode: 'leased': a group's progress moves in the transaction that handles its events"
-    throw new SluiceError('OPTION_INVALID', `${what}.group is no option of leased mode. ${remedy}`)
+    throw new SluiceError('OPTION_INVALID', `${what}.group is not an option of leased mode. ${remedy}`)
   }
   if ('ordered' in options && options.ordered) {
     const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
-    throw new SluiceError('OPTION_INVALID', `${what}.ordered is no option of leased mode. ${remedy}`)
+    throw new SluiceError('OPTION_INVALID', `${what}.ordered is not an option of leased mode. ${remedy}`)
   }
   checkElsewhere(what, options)
   checkKeys(what, options, MODES.leased.options)
@@ -131,7 +131,7 @@ function logOf(
   if (group === undefined) return undefined
   if (ordered === true) {
     const remedy = 'Events of one ordering key are handled in order; a stream with one slot is in order as a whole'
-    throw new SluiceError('OPTION_INVALID', `${what}.ordered is no option with a group. ${remedy}`)
+    throw new SluiceError('OPTION_INVALID', `${what}.ordered is not an option of a group. ${remedy}`)
   }
   return { stream, group: checkGroupName(`${what}.group`, group) }
 }
@@ -142,7 +142,7 @@ function checkElsewhere(what: string, options: object | undefined): void {
   const { mode, lease }: { readonly mode?: unknown; readonly lease?: unknown } = options
   if (mode !== 'leased' && lease !== undefined) {
     const remedy = "Add mode: 'leased'; in transactional mode the transaction holds the messages"
-    throw new SluiceError('OPTION_INVALID', `${what}.lease is no option of transactional mode. ${remedy}`)
+    throw new SluiceError('OPTION_INVALID', `${what}.lease is not an option of transactional mode. ${remedy}`)
   }
   const ofQueue = OF_THE_QUEUE.find((name) => Object.hasOwn(options, name))
   if (ofQueue === undefined) return

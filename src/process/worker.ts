@@ -29,7 +29,7 @@ import { signOff } from './sign-off.ts'
 import { WorkerServices } from './worker-services.ts'
 
 /**
- * What all pipelines of a process share: what wakes them, the record of batches in hand, and the services. It starts with
+ * What all pipelines of a process share: what wakes them, the record of batches in flight, and the services. It starts with
  * the first pipeline.
  */
 export class Worker {

@@ -6,7 +6,7 @@ import type { RefusalReason } from '../table/pull/settle-claim.ts'
 export interface ClaimSettlement {
   /** The ids of those that were settled. */
   readonly settled: readonly string[]
-  /** The others: they are gone, nobody has claimed them, or somebody else has. */
+  /** The others: they are gone, not claimed, or in another claim. */
   readonly refused: readonly { readonly id: string; readonly reason: RefusalReason }[]
 }
 
@@ -19,7 +19,7 @@ export interface ClaimKeeper {
 
 /**
  * Messages that are yours until `expiresAt`: settle each, or release them. What is neither settled nor released by then
- * goes to somebody else, with a failed attempt counted. All of this works also after `sluice.stop()`.
+ * is available to others, with a failed attempt counted. All of this works also after `sluice.stop()`.
  *
  * @example
  * await using claim = await sluice.claim('emails', { limit: 10, ttl: '1m' })
@@ -91,7 +91,7 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Gives back what is not settled, to its place and with no attempt counted. If the claim is over already, nothing
+   * Releases the unsettled messages in their old order, without counting an attempt. If the claim is over already, nothing
    * happens.
    *
    * @returns how many messages.

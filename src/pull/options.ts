@@ -10,7 +10,7 @@ import type { ClaimTerms } from '../table/pull/take.ts'
 export interface ClaimOptions {
   /** The most messages to claim, 1 to 1,000. @default 10 */
   readonly limit?: number | undefined
-  /** For how long no other process gets the messages, 1 s to 14 days. @default '1m' */
+  /** How long no other process gets the messages, 1 s to 14 days. @default '1m' */
   readonly ttl?: Duration | undefined
   /**
    * Messages that would expire before the end of the claim and this long after it live until then, 0 to 14 days. A renewal
@@ -20,8 +20,8 @@ export interface ClaimOptions {
   /** How long to wait for a message if there is none, up to 5 minutes. @default 0: not at all */
   readonly wait?: Duration | undefined
   /**
-   * After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes
-   * precedence. @default 20
+   * The number of failed attempts after which a message becomes a dead letter, 1 to 1,000,000. A message's own limit
+   * takes precedence. @default 20
    */
   readonly maxAttempts?: number | undefined
   /** Ends the wait: the promise rejects with its reason. */

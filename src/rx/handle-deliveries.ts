@@ -23,8 +23,8 @@ export type DeliveryHandler<Payload, In extends HandlerKind = 'transactional'> =
 /**
  * Handles deliveries and settles them, `concurrency` at a time, and emits what it has settled: a result is true once
  * the batch commits, which `batch.committed` tells, and void if the batch is lost. Failures are data: a handler that
- * throws fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is
- * settled. After unsubscription what is in hand is still handled, because nobody else would settle it.
+ * throws fails its delivery, and the stream continues. Completes when the source has completed and all deliveries are
+ * settled. After unsubscription, emitted deliveries are still handled, because nothing else would settle them.
  *
  * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *
@@ -52,7 +52,7 @@ export function handleDeliveries<Payload, In extends HandlerKind = 'transactiona
 }
 
 /**
- * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner
+ * Handles deliveries as they come, a bounded number at a time. Not by `mergeMap`, which hangs when thousands of inner
  * observables complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
  */
 class Handling<Payload, In extends HandlerKind> implements Observer<Delivery<Payload, In>> {
@@ -102,7 +102,7 @@ async function handleOne<Payload, In extends HandlerKind>(
 ): Promise<Processed<Payload, In>> {
   const { message, signal } = delivery
   try {
-    // It may have waited so long for its turn that its time is up, and its message somebody else's.
+    // It may have waited so long for its turn that its time is up, and another claim has its message.
     signal.throwIfAborted()
     const outcome = toOutcome(await handle(message, contextOf(delivery)))
     if (delivery.settle(outcome)) return { message, outcome }

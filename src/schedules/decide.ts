@@ -1,6 +1,6 @@
 import type { Times } from './times.ts'
 
-/** What becomes of occurrences that nobody has enqueued in time. */
+/** What happens to occurrences that were not enqueued in time. */
 export type Missed = 'skip' | 'last' | 'all'
 
 /** What is due, and what the schedule says of occurrences that were missed. Instants in milliseconds since 1970. */
@@ -25,7 +25,7 @@ export interface Decision {
   readonly skipped: number
 }
 
-/** So many occurrences are enqueued at once, and so many that were missed are counted. */
+/** The most occurrences that are enqueued at once, and the most missed ones that are counted. */
 export const MOST = 1_000
 
 /**
@@ -47,7 +47,9 @@ export function decide(times: Times, due: DueSchedule): Decision {
   }
 }
 
-/** The latest of those that were missed. The one that was announced counts also if this process would have computed another. */
+/**
+ * The latest of those that were missed. The one that was announced counts also if this process would have computed another.
+ */
 function lateOf(times: Times, due: DueSchedule): readonly number[] {
   const endMs = graceBegins(due)
   if (due.nextMs >= endMs) return []

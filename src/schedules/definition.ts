@@ -24,7 +24,7 @@ export interface ScheduleDefinition<Name extends string = string, Payload = unkn
   /** The time zone of `cron`, as in 'Europe/Berlin'. @default 'UTC' */
   readonly zone?: string | undefined
   /**
-   * What becomes of occurrences that nobody has enqueued within `grace`: nothing, the last one is enqueued, or all of them
+   * What to do about occurrences that were not enqueued within `grace`: nothing, enqueue the last one, or enqueue all
    * within the bounds of `catchUp`. @default 'skip'
    */
   readonly missed?: Missed | undefined
@@ -57,8 +57,8 @@ export interface ScheduleToDefine {
 }
 
 /**
- * Reads a definition. croner accepts days that do not exist and notices a wrong time zone only when it computes, so the first
- * occurrence is computed here.
+ * Reads a definition. croner accepts days that do not exist and notices a wrong time zone only when it computes, so the
+ * first occurrence is computed here.
  *
  * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
  */

@@ -16,7 +16,7 @@ export interface MaintenanceResult {
   readonly expired: number
   /** Dead letters that were older than their queue keeps them, deleted. */
   readonly deadLetters: number
-  /** Dedupe keys whose time was over, deleted. */
+  /** Dedupe keys that were no longer taken, deleted. */
   readonly dedupeKeys: number
   /** Messages deleted from the history one by one, where other queues keep them for longer. */
   readonly history: number
@@ -66,7 +66,9 @@ export async function maintain(options: MaintainOptions): Promise<MaintenanceRes
   return { ...counts, segmentsDropped: dropped, finished: finished && left === 0 }
 }
 
-/** Each stream in a transaction of its own, so that one that fails keeps no other from being kept. Returns whether all were. */
+/**
+ * Each stream in a transaction of its own, so that one that fails keeps no other from being kept. Returns whether all were.
+ */
 async function keepStreams(
   { inTransaction, signal }: MaintainOptions,
   endsAt: number,

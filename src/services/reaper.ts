@@ -13,7 +13,7 @@ export interface ReaperOptions {
 }
 
 /**
- * Finds workers that have vanished and writes evidence against the messages that they had in hand. Those messages are
+ * Finds workers that have vanished and writes evidence against the messages that they had in flight. Those messages are
  * available at once without it; the evidence is for counting. It also runs before a batch is recorded, so that one
  * death is known before the same message can cause the next.
  */

@@ -55,14 +55,14 @@ export class Session {
     if (!this.#named) address.refuseNames()
   }
 
-  /** A pooler may stand before the server: the server process is not the one that the driver was told of. */
+  /** There may be a pooler in front of the server: the server process is not the one that the driver knows. */
   get pooled(): boolean {
     return this.#pooled
   }
 
   /**
    * Whether statements may be prepared by name. A name belongs to a server session, and a pooler hands sessions around:
-   * then a name is unknown, or taken, or stands for another version's statement. So there are names only where the
+   * then a name is unknown, or taken, or belongs to another version's statement. So there are names only where the
    * session has shown that it is the connection's own, or that the pooler replaces names by its own.
    */
   get names(): boolean {

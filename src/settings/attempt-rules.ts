@@ -27,8 +27,8 @@ interface Tried {
 }
 
 /**
- * How often a message is tried, and when: by its own options, or what its queue has been told, or its pipeline. Looked at
- * when it has failed, so a change is in force for messages that are in hand.
+ * How often a message is tried, and when: by its own options, its queue's settings, or its pipeline. Looked at
+ * when it has failed, so a change is in force for messages that are in flight.
  */
 export class AttemptRules {
   readonly #plan: AttemptPlan
@@ -49,7 +49,7 @@ export class AttemptRules {
     const { queue } = this.#plan
     const failed = (thrown: unknown) =>
       this.#options.report({ kind: 'retryPolicy.failed', queue, id: message.id, error: toError(thrown) })
-    // What a queue was told by hand may be no policy.
+    // A setting that was written by hand may be no policy.
     const policy: RetryPolicy = (attempt, given) => this.#policyOf(message)(attempt, given)
     return retryInMs(policy, message.attempt, error, failed)
   }
@@ -61,7 +61,7 @@ export class AttemptRules {
 
   #told(message: Tried, told: unknown): RetryPolicy | undefined {
     if (typeof told === 'string') return this.#named(message, told)
-    // Checked when it was told; what was written by hand fails, and is reported.
+    // Checked when it was set; one written by hand fails, and is reported.
     return told === null || told === undefined ? undefined : retryPolicy(told as RetryOptions)
   }
 

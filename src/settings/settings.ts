@@ -5,8 +5,8 @@ import type { Execute } from '../table/statement.ts'
 
 /**
  * What a worker process knows of `sluice.queue`. It is read when the control connection is established, with each poll,
- * and at once when a notification says that something has changed: so what is told is in force one poll interval later at
- * the latest, and nobody reads it per message or per claim.
+ * and at once when a notification says that something has changed: so a change is in force one poll interval later at
+ * the latest, and settings are not read per message or per claim.
  */
 export class Settings {
   #told: ToldQueues | undefined
@@ -18,12 +18,12 @@ export class Settings {
     return this.#told?.version ?? null
   }
 
-  /** What a queue has been told: an object that does not change. To be read anew whenever it is needed. */
+  /** The settings of a queue: an object that does not change. To be read anew whenever it is needed. */
   of(queue: string): QueueSettings {
     return this.#told?.queues.get(queue) ?? NO_SETTINGS
   }
 
-  /** Hears when a queue has been told something else, after {@link of} returns it. Returns what ends that. */
+  /** Hears when the settings of a queue have changed, after {@link of} returns it. Returns what ends that. */
   watch(queue: string, listener: SettingsListener): () => void {
     const listeners = this.#watchers.get(queue) ?? new Set()
     this.#watchers.set(queue, listeners.add(listener))

@@ -11,7 +11,7 @@ import type { Report } from '../telemetry/events.ts'
 export interface SourceRuntime {
   readonly control: Control
   readonly alphabet: Alphabet
-  /** What queues have been told. */
+  /** The settings of queues. */
   readonly settings: Settings
   /** Those that have names. */
   readonly retryPolicies: RetryPolicies | undefined

@@ -8,8 +8,8 @@ import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { ClockAnswer } from './rules-of.ts'
 
 /**
- * Where the messages of a pipeline come from: rows that a transaction locks, rows that it leases, or the log of a stream with
- * the group's queue. The loops above know nothing of slots, floors, limits or groups.
+ * Where the messages of a pipeline come from: rows that a transaction locks, rows that it leases, or the log of a
+ * stream with the group's queue. The loops above know nothing of slots, floors, limits or groups.
  */
 export interface Source<Sent = SentClaim> {
   /** Asks for leave to claim: the queue may have limits. @param most the most messages that the round has room for */
@@ -18,7 +18,7 @@ export interface Source<Sent = SentClaim> {
   send(connection: BatchConnection, terms?: Admitted): Sent
   /** The answer to a sent claim. Where that took nothing, it has looked wherever else something may be. */
   take(connection: BatchConnection, sent: Sent): Promise<ClaimAnswer>
-  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  /** Drops a sent claim: what it locked is free again. */
   unsend(sent: Sent | undefined): void
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void
@@ -37,8 +37,8 @@ export interface TransactionalSource extends Source {
   /** For the decisions about what a claim has answered. */
   settlement(answer: ClockAnswer): Settlement
   /**
-   * Claims a message again whose transaction was lost, to settle it in another one. Undefined: another transaction has it, or
-   * whoever claims it next settles its try.
+   * Claims a message again whose transaction was lost, to settle it in another one. Undefined: another transaction has
+   * it, or whoever claims it next settles its try.
    */
   claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined>
 }

@@ -36,7 +36,7 @@ export class Histogram {
     this.#maxMs = Math.max(this.#maxMs, other.#maxMs)
   }
 
-  /** The duration that so many of all, 0 to 1, do not exceed; 0 if there are none. */
+  /** The duration that this fraction of all, 0 to 1, does not exceed; 0 if there are none. */
   quantileMs(share: number): number {
     const rank = Math.max(1, Math.ceil(this.#count * share))
     let seen = 0

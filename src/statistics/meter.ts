@@ -12,8 +12,8 @@ export interface QueueStatistics {
   /** Messages that became dead letters. */
   readonly dead: number
   /**
-   * From when a message fell due until its handler began, of the last five to ten minutes. Null if no handler began. Of a
-   * retry: from when the retry fell due.
+   * From when a message became due until its handler began, in the last five to ten minutes. A retry counts from when
+   * it was due. Null if no handler began.
    */
   readonly waiting: Durations | null
   /** How long the calls of the handler took, of the last five to ten minutes. Null if none ended. */

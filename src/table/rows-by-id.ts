@@ -12,7 +12,7 @@ export interface ByVersion {
  * the number of ids: if the planner saw that they are few, it would prefer a new plan for every batch to the prepared
  * one, and planning costs more than deleting.
  *
- * A row that somebody has moved since the statement began is found by its id, and not at its place.
+ * A row that was moved since the statement began is found by its id, and not at its place.
  *
  * @param text is given the condition on the rows `m`, as a function of the ids, once for each way
  */

@@ -28,7 +28,7 @@ const ROWS_MISSING = 'SL001'
 
 const REMEDY =
   'Look for a row-level security policy that does not allow it, for a trigger that returns NULL or only marks the row, ' +
-  'for a rule, and for an operator "=" in a schema that stands before pg_catalog in the search_path'
+  'for a rule, and for an operator "=" in a schema before pg_catalog in the search_path'
 
 function isRowsMissing(error: unknown): error is Error {
   return error instanceof Error && 'code' in error && error.code === ROWS_MISSING

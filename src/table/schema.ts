@@ -75,7 +75,8 @@ export async function readRights(execute: Execute): Promise<MigrationRights> {
 /**
  * Checks that the database has the schema that this library needs.
  *
- * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW or SCHEMA_UNRELEASED, each with what to do.
+ * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW or SCHEMA_UNRELEASED, each with
+ * what to do.
  */
 export async function checkSchema(execute: Execute): Promise<void> {
   const installed = await readSchema(execute)
@@ -124,7 +125,7 @@ FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
 /**
- * Bounds the wait for {@link LOCK_MIGRATIONS}, which blocks nobody else, and each statement. The limit for statements
+ * Bounds the wait for {@link LOCK_MIGRATIONS}, which blocks no other session, and each statement. The limit for statements
  * replaces a shorter one that the database may have for its application, because an index may take long to build.
  */
 export const BOUND_MIGRATION = statement(
@@ -140,7 +141,7 @@ export const BOUND_COMMIT = statement('bound_commit', `SELECT pg_catalog.set_con
 
 /**
  * The objects that a migration creates are bound for good to what its names mean at that time. So the names must not
- * mean what somebody has put into another schema of the path.
+ * mean an object in another schema of the path.
  */
 export const PIN_SEARCH_PATH = statement(
   'pin_search_path',

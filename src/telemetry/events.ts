@@ -34,8 +34,8 @@ export type SluiceEvent =
    */
   | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error; readonly by?: 'onError' }
   /**
-   * A queue has more messages than the option `backlog` of a pipeline says, or its oldest due one has been due for longer. What is not
-   * the reason is null. `moreThan`: it was not counted further.
+   * A queue has more messages than the option `backlog` of a pipeline says, or its oldest due one has been due for
+   * longer. What is not the reason is null. `moreThan`: it was not counted further.
    */
   | {
       readonly kind: 'queue.backlog'
@@ -47,7 +47,7 @@ export type SluiceEvent =
   | { readonly kind: 'onError.failed'; readonly queue: string; readonly error: Error }
   /**
    * A pipeline of this process claims no more, because its queue was paused, `by` whom and for which `reason`, or because
-   * `pause()` was called: then both are null. What it has in hand goes on.
+   * `pause()` was called: then both are null. Its messages in flight are still handled.
    */
   | {
       readonly kind: 'pipeline.paused'
@@ -60,8 +60,8 @@ export type SluiceEvent =
   /** A claim failed. The next one follows after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /**
-   * Retention, or a trim, has taken events before a group had read them: from which position to which, says the `error`. The group
-   * stands still until it is moved. Each of its pipelines reports it once.
+   * Retention, or a trim, removed events before a group had read them; the `error` gives the positions. The group reads
+   * nothing until it is moved. Each of its pipelines reports it once.
    */
   | { readonly kind: 'group.lostEvents'; readonly queue: string; readonly error: SluiceError }
   /** A batch was claimed. `oldestDueMs`: how long its oldest message had been due. */
@@ -144,8 +144,8 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * A message was cancelled while it was in hand: it is gone, and nothing of its handler's writes through `tx` is kept. One
-   * that waited has no event.
+   * A message was cancelled in flight: it is gone, and its handler's writes through `tx` are rolled back. Cancelling a
+   * waiting message reports nothing.
    */
   | {
       readonly kind: 'message.cancelled'
@@ -155,8 +155,8 @@ export type SluiceEvent =
       readonly attempt: number
     }
   /**
-   * A message was claimed after the end of its life (`ttl`), and no handler has seen it: it was removed, or became a dead
-   * letter, as the queue has been told. `attempt`: how many tries have failed.
+   * A message was claimed after the end of its life (`ttl`), and no handler has seen it: it was removed, or became a
+   * dead letter, as the queue's `onExpiry` says. `attempt`: the number of failed attempts.
    */
   | {
       readonly kind: 'message.expired'
@@ -188,8 +188,8 @@ export type SluiceEvent =
   /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
   | { readonly kind: 'settlement.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /**
-   * A message has failed, and no policy of this process has the `name` that it gives, or that its queue has been told. It is
-   * tried again as its queue says, or its pipeline.
+   * A message has failed, and this process has no retry policy of its `name`, which the message or its queue gives. It
+   * is retried by its queue's policy, or its pipeline's.
    */
   | { readonly kind: 'retryPolicy.unknown'; readonly queue: string; readonly id: string; readonly name: string }
   /** A retry policy threw; the message is tried again after one second. */
@@ -205,8 +205,8 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * `sluice/http`: a request was answered with 500 or 503, or with 200 although a part of its settlements failed, and its client
-   * was not told why. `request` is its method and path.
+   * `sluice/http`: a request was answered with 500 or 503, or with 200 although a part of its settlements failed, and
+   * its client was not told why. `request` is its method and path.
    */
   | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
   /**
@@ -240,8 +240,8 @@ export type SluiceEvent =
       readonly lateMs: number
     }
   /**
-   * Occurrences of a schedule were not enqueued. `late`: nobody looked in time, and `missed` says so; long gaps are
-   * counted to 1,000. `overlap`: the last message is still there.
+   * Occurrences of a schedule were not enqueued. `late`: no worker looked in time, and `missed` skips them; long gaps
+   * count up to 1,000. `overlap`: the last message still exists.
    */
   | {
       readonly kind: 'schedule.missed'
@@ -261,7 +261,7 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
-  /** A worker process vanished with messages in hand. */
+  /** A worker process vanished with messages in flight. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 
 /**

@@ -4,7 +4,7 @@ import { remedyOf } from './remedy-of.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** Recoveries, retries that handlers asked for, and messages in hand that were cancelled. */
+  /** Recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
@@ -25,7 +25,7 @@ export class Lines {
   readonly #counts = new Map<string, number>()
   #span: NodeJS.Timeout | undefined
 
-  /** @param worker the worker's name, which stands in the lines about messages */
+  /** @param worker the worker's name, for the lines about messages */
   constructor(log: SluiceLog, worker: string) {
     this.#log = log
     this.#worker = worker
@@ -67,7 +67,7 @@ const SPAN_MS = 10_000
 const MOST_CHARACTERS = 1_000
 
 /**
- * The level and text of an event that somebody should read; undefined for others. Each kind is listed, so that the
+ * The level and text of an event that an operator should read; undefined for others. Each kind is listed, so that the
  * compiler asks for a new one.
  */
 function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, string] | undefined {
@@ -97,7 +97,7 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'connection.restored':
       return ['info', `the ${event.role} connection is restored`]
     case 'listener.unavailable':
-      return ['warn', `notifications do not arrive, the poll goes on: ${reasonOf(event.error)}`]
+      return ['warn', `notifications do not arrive, the poll continues: ${reasonOf(event.error)}`]
     case 'migration.delayed': {
       const which = `attempt ${event.attempt} of ${event.attempts} to migrate`
       return ['warn', `${which} was rolled back, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
@@ -165,7 +165,7 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
     return event.error && ['error', `the pipeline ${how}: ${reasonOf(event.error)}`]
   }
   if (event.kind === 'onError.failed')
-    return ['error', `onError failed, the pipeline goes on: ${reasonOf(event.error)}`]
+    return ['error', `onError failed, the pipeline continues: ${reasonOf(event.error)}`]
   if (event.kind === 'pipeline.paused')
     return [
       'info',
@@ -218,12 +218,14 @@ function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string 
   }
   if (event.kind === 'schedule.fired' || event.reason === 'overlap') return undefined
   const count = event.occurrences === 1 ? '1 occurrence' : `${event.occurrences} occurrences`
-  return ['warn', `schedule ${event.schedule} missed ${count}, which nobody enqueued in time`]
+  return ['warn', `schedule ${event.schedule} missed ${count}`]
 }
 
-/** '3 messages in hand, which are free' */
+/** '3 messages in flight, which are available' */
 function inHand(messages: number): string {
-  return messages === 1 ? '1 message in hand, which is free' : `${messages} messages in hand, which are free`
+  return messages === 1
+    ? '1 message in flight, which is available'
+    : `${messages} messages in flight, which are available`
 }
 
 function timeText(ms: number): string {
@@ -239,6 +241,6 @@ function inOneLine(text: string): string {
 }
 
 function toStderr(line: string): void {
-  // biome-ignore lint/suspicious/noConsole: unlike the stream, it does not fail if nobody reads stderr any more.
+  // biome-ignore lint/suspicious/noConsole: unlike the stream, it does not fail if stderr has no reader any more.
   console.error(line)
 }

@@ -13,7 +13,7 @@ export interface Telemetry {
  * The stream of events, and the function that reports one. A subscriber that throws causes a warning and disturbs
  * nobody.
  *
- * @param log for lines about failures; false for none. By default they go to stderr while nobody subscribes.
+ * @param log for lines about failures; false for none. By default they go to stderr while `events` has no subscriber.
  * @param worker the name of the worker, for these lines.
  */
 export function createTelemetry(log: SluiceLog | false | undefined, worker: string): Telemetry {

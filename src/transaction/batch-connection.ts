@@ -78,7 +78,7 @@ export class BatchConnection {
     return this.#ending.signal
   }
 
-  /** The pipeline stops: the handler in hand is to end. */
+  /** The pipeline stops: the running handler is to end. */
   stop(): void {
     this.#ending.abort(stopped('pipeline'))
   }
@@ -93,7 +93,7 @@ export class BatchConnection {
     return this.client.getTransactionStatus() !== 'I'
   }
 
-  /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
+  /** Whether the transaction can still commit: `E` after an error that was not rolled back. */
   get aborted(): boolean {
     return this.client.getTransactionStatus() === 'E'
   }
@@ -132,7 +132,7 @@ export class BatchConnection {
   }
 
   /**
-   * A query for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler
+   * A query whose answer was not waited for has failed, the end of an earlier handler's savepoint for instance. A handler
    * with a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not
    * commit.
    *
@@ -149,7 +149,7 @@ export class BatchConnection {
   }
 
   /**
-   * Sends a query with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it
+   * Sends a query with the next one, or at the end of this turn of the event loop. Nothing waits for its answer: if it
    * fails, so does whatever follows in the transaction.
    */
   sendSoon(text: string): void {
@@ -184,7 +184,7 @@ export class BatchConnection {
    *
    * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what
    * was sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back. If what
-   * stands behind COMMIT fails, the next statement does, with the same error.
+   * follows COMMIT fails, the next statement does, with the same error.
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {

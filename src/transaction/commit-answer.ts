@@ -10,12 +10,12 @@ export interface CommitAnswer {
    * driver.
    */
   readonly tag: string | undefined
-  /** Without a tag, COMMIT has failed. With one, what stands behind it has. */
+  /** Without a tag, COMMIT has failed. With one, what follows it has. */
   readonly error: unknown
 }
 
 /**
- * Sends a query that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart.
+ * Sends a query that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are distinguished.
  */
 export function sendCommit(client: pg.ClientBase, text: string): Promise<CommitAnswer> {
   return new Promise((resolve) => {

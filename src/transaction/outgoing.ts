@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { codeOf, stateSays } from '../basics/sql-state.ts'
 
 /**
- * What is sent on a batch's connection, and what the server owes in return. Nobody waits for the answers of some queries:
+ * What is sent on a batch's connection, and what the server owes in return. Nothing waits for the answers of some queries:
  * if one fails, the transaction is aborted, and the statement that follows fails with that error as its cause.
  */
 export class Outgoing {
@@ -79,7 +79,7 @@ export class Outgoing {
   }
 }
 
-/** The queries of one transaction for whose answers nobody waits. The next may begin before they are answered. */
+/** The queries of one transaction whose answers are not waited for. The next may begin before they are answered. */
 class Queries {
   #error: unknown
 

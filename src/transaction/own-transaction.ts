@@ -6,7 +6,7 @@ import type { Execute } from '../table/statement.ts'
 import { BatchConnection } from './batch-connection.ts'
 
 /**
- * Runs statements in a transaction of Sluice's own and commits it. Nobody else limits its time, so each answer has a
+ * Runs statements in a transaction of Sluice's own and commits it. Nothing else limits its time, so each answer has a
  * limit, after which the connection is cut. If that happens during COMMIT, it is not known whether it took effect. The
  * server ends a wait for a lock earlier, because a session that waits does not notice that its client has gone.
  *

@@ -82,7 +82,7 @@ describe('sluice enqueue', () => {
         ['1', '--dedupe-key', 'k', '--on-duplicate', 'throttle'],
         '--dedupe-for: throttle needs it. As in --dedupe-for 10m',
       ],
-      [['1', '--dedupe-key', 'k', '--on-duplicate', 'debounce'], 'expected --delay or --at beside --on-duplicate'],
+      [['1', '--dedupe-key', 'k', '--on-duplicate', 'debounce'], 'expected --delay or --at with --on-duplicate'],
       [
         ['1', '--tenant', 'a', '--dedupe-key', 'k', '--on-duplicate', 'requeue'],
         '--on-duplicate: requeue excludes a tenant',

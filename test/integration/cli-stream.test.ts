@@ -9,7 +9,7 @@ describe('sluice stream and group', () => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(args, env)
     expect((await run('stream', 'set', queue, '--retain', '30d')).stdout).toBe('Made.\n')
-    expect((await run('stream', 'set', queue)).stdout).toMatch(/^It was there already/)
+    expect((await run('stream', 'set', queue)).stdout).toMatch(/^It already existed/)
     await append(database, queue, 3)
     expect((await run('stream', 'list')).stdout).toMatch(/^q\.\d+ +3 +3 +\d+\.\d kB +30d +0 +-$/m)
     const read = await run('stream', 'read', queue, '--from', '2', '-n', '1', '--json')

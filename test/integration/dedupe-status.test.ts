@@ -185,7 +185,7 @@ describe('what is wrong with a dedupe key', () => {
       /^options\.dedupe\.onDuplicate: expected one of reject, update, requeue, debounce, throttle, received "replace"/,
     ],
     [{ key: 'K', onDuplicate: 'throttle' }, /^options\.dedupe\.for: throttle needs it\. As in for: '10m'/],
-    [{ key: 'K', onDuplicate: 'debounce' }, /^options\.dedupe: debounce needs a delay or dueAt beside it/],
+    [{ key: 'K', onDuplicate: 'debounce' }, /^options\.dedupe: debounce also needs a delay or dueAt/],
   ] as const)('%j', async ([dedupe, message], { sluice, queue }) => {
     await expect(
       sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe } as unknown as { dedupe: { key: string } }),

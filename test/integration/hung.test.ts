@@ -30,7 +30,7 @@ test('P4: a message that hangs its process until the server ends the transaction
   })
   await waitFor(async () => (await database.sql('SELECT 1 FROM sluice.message')).length === 0, { what: 'the innocent' })
   expect(await database.sql('SELECT id::text, reason, attempt FROM sluice.dead_letters')).toEqual([
-    { id: poison, reason: 'crashed: 2 processes died or hung with this message in hand', attempt: 2 },
+    { id: poison, reason: 'crashed: 2 processes died or hung while they handled this message', attempt: 2 },
   ])
   expect(attempts).toEqual([1, 2])
   expect(await database.sql('SELECT id FROM hung_effect')).toEqual([{ id: innocent }])

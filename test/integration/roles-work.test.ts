@@ -196,7 +196,7 @@ describe('a member of sluice_worker', () => {
     await WorkerProcess.start(worker, queue, { crashLimit: 1 })
     await waitFor(async () => (await statesOf(database, queue)).join() === 'dead', { what: 'the dead letter' })
     expect(await database.sql('SELECT id, reason FROM sluice.dead_letters WHERE queue = $1', [queue])).toEqual([
-      { id, reason: 'crashed: 1 processes died or hung with this message in hand' },
+      { id, reason: 'crashed: 1 processes died or hung while they handled this message' },
     ])
     expect(await database.sql('SELECT FROM sluice.crash WHERE queue = $1', [queue])).toEqual([])
   })

@@ -68,7 +68,7 @@ describe('a worker process that dies', () => {
     await untilEmpty(database, queue)
     expect(last.attemptsOf(poison)).toEqual([])
     expect(await deadLetters(database, queue)).toEqual([
-      { id: poison, attempt: 3, reason: 'crashed: 3 processes died or hung with this message in hand' },
+      { id: poison, attempt: 3, reason: 'crashed: 3 processes died or hung while they handled this message' },
     ])
     const innocent = ids.filter((id) => id !== poison)
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(innocent)

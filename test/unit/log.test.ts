@@ -150,11 +150,11 @@ describe('a line', () => {
     [{ kind: 'connection.restored', role: 'control' }, 'info sluice: the control connection is restored'],
     [
       { kind: 'worker.crashed', workerId: 4, messages: 3 },
-      'warn sluice: worker 4 vanished with 3 messages in hand, which are free again',
+      'warn sluice: worker 4 vanished with 3 messages in flight, which are available again',
     ],
     [
       { kind: 'worker.crashed', workerId: 4, messages: 1 },
-      'warn sluice: worker 4 vanished with 1 message in hand, which is free again',
+      'warn sluice: worker 4 vanished with 1 message in flight, which is available again',
     ],
   ])('tells of %o', ([event, line]) => {
     expect(linesOf(event)).toEqual([line])

@@ -128,7 +128,7 @@ describe('says what to do', () => {
     [
       'lease without its mode',
       () => sluice.pipeline('q', { lease: '1m' } as never),
-      `pipeline("q").lease is no option of transactional mode. Add mode: 'leased'`,
+      `pipeline("q").lease is not an option of transactional mode. Add mode: 'leased'`,
     ],
     [
       'the rate of a pipeline',
@@ -158,7 +158,7 @@ describe('says what to do', () => {
     [
       'ordered in leased mode',
       () => sluice.pipeline('q', { mode: 'leased', ordered: true } as never),
-      'pipeline("q").ordered is no option of leased mode. Give the messages an orderingKey',
+      'pipeline("q").ordered is not an option of leased mode. Give the messages an orderingKey',
     ],
     [
       'a retry of an unknown kind',

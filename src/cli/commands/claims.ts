@@ -11,7 +11,7 @@ import { counted, formatAgo, formatDue } from '../show/text.ts'
 export function addClaims(program: Command): void {
   const claims = program
     .command('claims')
-    .description('List and release claims: messages that a process has claimed under a time limit.')
+    .description('List and release claims: messages that were claimed for a limited time.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
   for (const add of [addClaimsList, addClaimsRelease]) add(claims)
@@ -58,7 +58,7 @@ const COLUMNS: readonly Column<ClaimStatus>[] = [
 function addClaimsRelease(claims: Command): void {
   claims
     .command('release')
-    .description('Give the messages of a claim back, with no attempt counted. A later settlement of the claim fails.')
+    .description('Release the messages of a claim, without counting an attempt. A later settlement of the claim fails.')
     .argument('<queue>', 'the queue', parse.queue)
     .argument('<claim>', 'the id of the claim', parse.claimId)
     .addHelpText('after', RELEASE_EXAMPLES)

@@ -23,7 +23,7 @@ interface ClearOptions {
 export function addClear(program: Command): void {
   program
     .command('clear')
-    .description('Remove the messages of a queue that are not in flight, or those that match.')
+    .description('Remove the messages of a queue that are not in flight, all or those that match.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('-t, --type <type>', 'only messages of this type')
     .option('-k, --ordering-key <key>', 'only messages with this ordering key')

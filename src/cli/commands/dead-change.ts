@@ -10,7 +10,7 @@ import { counted } from '../show/text.ts'
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {
   addChange(dead.command('redrive'), REDRIVE)
-    .description('Put dead letters back into their queues: due now, with the same ids, and attempts counted from zero.')
+    .description('Put dead letters back into their queues: due now, with the same ids and no attempts counted.')
     .addHelpText('after', REDRIVE_EXAMPLES)
 }
 

@@ -13,7 +13,7 @@ import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 export function addDead(program: Command): void {
   const dead = program
     .command('dead')
-    .description('List, get, redrive and delete dead letters: messages that are not tried again.')
+    .description('List, get, redrive and delete dead letters: messages that are not retried.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
   for (const add of [addDeadList, addDeadGet, addDeadRedrive, addDeadDelete]) add(dead)

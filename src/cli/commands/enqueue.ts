@@ -24,7 +24,7 @@ export function addEnqueue(program: Command): void {
   messageOptions(command)
     .option('--at <time>', 'due at this time, with its offset from UTC', parse.time)
     .option('-k, --dedupe-key <key>', 'its dedupe key')
-    .option('--dedupe-for <duration>', 'for how long the key stays taken after success', parse.durationMs)
+    .option('--dedupe-for <duration>', 'how long the key stays taken after success', parse.durationMs)
     .option('--on-duplicate <policy>', `if the key is taken: ${ON_DUPLICATE.join(', ')} (default: reject)`, policyOf)
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
@@ -34,9 +34,9 @@ export function addEnqueue(program: Command): void {
 async function enqueue(queue: string, payload: unknown, given: Options, command: Command): Promise<void> {
   const { at, dedupeKey, dedupeFor, onDuplicate, json, ...rest } = given
   if (dedupeKey === undefined && (dedupeFor !== undefined || onDuplicate !== undefined))
-    command.error('error: expected --dedupe-key beside --dedupe-for and --on-duplicate')
+    command.error('error: expected --dedupe-key with --dedupe-for and --on-duplicate')
   if (onDuplicate === 'debounce' && given.delay === undefined && at === undefined)
-    command.error('error: expected --delay or --at beside --on-duplicate debounce, as in --delay 5s')
+    command.error('error: expected --delay or --at with --on-duplicate debounce, as in --delay 5s')
   const options = at === undefined ? rest : { ...rest, dueAt: at }
   const dedupe = dedupeKey === undefined ? undefined : { key: dedupeKey, for: dedupeFor, onDuplicate }
   const answer = await withSluice(command, async (sluice) => {

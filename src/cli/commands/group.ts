@@ -56,7 +56,7 @@ interface SetOptions {
 function addSet(group: Command): void {
   group
     .command('set')
-    .description('Make a group, or change its options. A group that is there keeps its offset.')
+    .description('Make a group, or change its options. An existing group keeps its offset.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--from <offset>', 'where a new group begins: start, end, a position, or a time', offsetOf, 'end')
@@ -74,7 +74,7 @@ function addSet(group: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice group set orders billing --from start')
     .action(async (stream: string, name: string, options: SetOptions, command: Command) => {
       const made = await operating(command, (operate) => operate.groups.set(stream, name, options))
-      print(made ? 'Made.' : 'It was there already, and keeps its offset.')
+      print(made ? 'Made.' : 'It already existed, and keeps its offset.')
     })
 }
 
@@ -94,7 +94,7 @@ function addSeek(group: Command): void {
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .requiredOption('--to <offset>', 'where it reads on: start, end, a position, or a time', offsetOf)
-    .option('--keep-deferred', 'keep its deferred events: they are tried again as well')
+    .option('--keep-deferred', 'keep its deferred events, and retry them as well')
     .option('--drop-deferred', 'drop its deferred events')
     .option('--dry-run', 'only show what would be done')
     .option('-y, --yes', 'do not ask')
@@ -166,7 +166,7 @@ interface PauseOptions {
 function addPause(group: Command): void {
   group
     .command('pause')
-    .description('Pause a group: no worker reads for it until it is resumed. What is in flight continues.')
+    .description('Pause a group: no worker reads for it until it is resumed. Events in flight continue.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--reason <text>', 'why, for others to see')

@@ -45,8 +45,12 @@ function addChange(message: Command): void {
     .option('--payload <json>', 'another payload', parse.json)
     .option('--priority <number>', 'from 0 (first) to 9', parse.priority)
     .option('-t, --type <type>', 'another type')
-    .option('--max-attempts <count>', 'after how many failed attempts it dies', parse.countTo(1_000_000))
-    .option('--ttl <duration>', 'for how long after it is due it may be delivered', parse.durationMs)
+    .option(
+      '--max-attempts <count>',
+      'the number of failed attempts before it becomes a dead letter',
+      parse.countTo(1_000_000),
+    )
+    .option('--ttl <duration>', 'its time to live, counted from the due time', parse.durationMs)
     .addHelpText('after', '\nExamples:\n  $ sluice message change orders 42 --priority 0 --ttl 1h')
     .action(async (queue: string, id: string | undefined, options: ChangeOptions, command: Command) => {
       const { dedupeKey: _, ...changes } = options

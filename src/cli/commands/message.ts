@@ -27,7 +27,7 @@ interface MessageStatusOptions {
 /** `sluice message status` */
 function addMessageStatus(message: Command): void {
   oneMessage(message.command('status'))
-    .description('Show the state of one message, also after it has gone.')
+    .description('Show the state of one message, even after it has gone.')
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
     .action(showStatus)

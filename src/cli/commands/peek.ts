@@ -16,7 +16,7 @@ interface PeekOptions {
 export function addPeek(program: Command): void {
   program
     .command('peek')
-    .description('Show the next messages of a queue in the order in which they fall due, without taking them.')
+    .description('Show the next messages of a queue by due time, without claiming them.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 10)
     .option('--json', 'print a JSON array, with everything about each message')

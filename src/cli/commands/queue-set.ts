@@ -37,9 +37,9 @@ export function addQueueSet(queue: Command): void {
     })
   queue
     .command('unset')
-    .description('Unset settings of a queue, so that the code decides again. A pause is none of them.')
+    .description('Reset settings of a queue, so that the code decides again. A pause stays.')
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('[setting...]', 'which of them; without any, all', parseSetting)
+    .argument('[setting...]', 'the settings to reset; by default all', parseSetting)
     .option('--by <name>', BY)
     .addHelpText('after', '\nExamples:\n  $ sluice queue unset orders ttl max-attempts')
     .action(async (name: string, names: readonly SettingName[], options: { by?: string }, command: Command) => {

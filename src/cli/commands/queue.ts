@@ -86,7 +86,7 @@ interface ByOptions {
 function addPause(queue: Command): void {
   queue
     .command('pause')
-    .description('Pause a queue: no messages are taken from it until it is resumed. What is in flight continues.')
+    .description('Pause a queue: nothing is claimed from it until it is resumed. Messages in flight continue.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('--reason <text>', 'why, for others to see')
     .option('--by <name>', BY)

@@ -72,10 +72,10 @@ function addSet(schedule: Command): void {
     .argument('<queue>', 'the queue that gets its messages', parse.queue)
     .option('--cron <expression>', 'when: five fields, or six with seconds')
     .option('--every <duration>', 'or how often, such as 15m', duration)
-    .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin; UTC if it is left out')
+    .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin (default: UTC)')
     .option('--payload <json>', 'the content of its messages (default: {})', parse.json)
     .option('--missed <policy>', 'what to do with missed occurrences: skip (the default), last or all', missed)
-    .option('--grace <duration>', 'how late one may be without being missed (default: 1m)', duration)
+    .option('--grace <duration>', 'how late an occurrence may be without being missed (default: 1m)', duration)
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
     .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
     .addHelpText('after', SET_EXAMPLES)
@@ -129,7 +129,7 @@ function addResume(schedule: Command): void {
 function addRunNow(schedule: Command): void {
   schedule
     .command('run-now')
-    .description('Enqueue a message of a schedule now, also while it is paused.')
+    .description('Enqueue a message of a schedule now, even while it is paused.')
     .argument('<name>', 'the schedule')
     .addHelpText('after', exampleOf('run-now nightly'))
     .action(async (name: string, _: object, command: Command) => {
@@ -145,7 +145,7 @@ function addRunNow(schedule: Command): void {
 function addDelete(schedule: Command): void {
   schedule
     .command('delete')
-    .description('Delete a schedule. The messages that it has enqueued stay.')
+    .description('Delete a schedule. Its messages stay.')
     .argument('<name>', 'the schedule')
     .addHelpText('after', exampleOf('delete nightly'))
     .action(async (name: string, _: object, command: Command) => {

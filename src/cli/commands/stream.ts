@@ -49,33 +49,29 @@ interface SetOptions {
 function addSet(stream: Command): void {
   stream
     .command('set')
-    .description('Make a stream, or change the settings that are given.')
+    .description('Make a stream, or change the given settings.')
     .argument('<stream>', 'the stream')
     .option(
       '--slots <n>',
-      'how many slots ordering keys are spread over; it changes only while the stream has no events',
+      'how many slots to divide ordering keys among; fixed once the stream has events',
       parse.countTo(64),
     )
     .option('--retain <duration>', 'how long events are kept', parse.durationMs)
     .option(
       '--retain-bytes <n>',
-      'how many bytes of the disk events may take before the oldest are dropped',
+      'how many bytes the stream may take before its oldest events are dropped',
       parse.countTo(Number.MAX_SAFE_INTEGER),
     )
-    .option(
-      '--segment <duration>',
-      'after how long a segment ends and the next begins: events are dropped by segment',
-      parse.durationMs,
-    )
+    .option('--segment <duration>', 'how long a segment is open; events are dropped by segment', parse.durationMs)
     .option('--keep-unread', 'keep events until every group has read them (the default of a new stream)')
-    .option('--drop-unread', 'drop old events also if a group has not read them')
+    .option('--drop-unread', 'drop old events even if a group has not read them')
     .addHelpText('after', '\nExamples:\n  $ sluice stream set orders --retain 30d')
     .action(async (name: string, { keepUnread, dropUnread, ...settings }: SetOptions, command: Command) => {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
       const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
       const there = Object.keys(settings).length > 0 || keep !== undefined ? ', and has these settings now' : ''
-      print(made ? 'Made.' : `It was there already${there}.`)
+      print(made ? 'Made.' : `It already existed${there}.`)
     })
 }
 
@@ -140,11 +136,11 @@ interface TrimOptions {
 function addTrim(stream: Command): void {
   stream
     .command('trim')
-    .description('Make events before an offset count as gone. Their segments are dropped later.')
+    .description('Remove the events before an offset. Their segments are dropped later.')
     .argument('<stream>', 'the stream')
     .requiredOption('--before <offset>', 'the first event to keep: end, a position, or a time', offsetOf)
-    .option('--force', 'also events that a group has not read and that are kept for it')
-    .option('--dry-run', 'only show what would be gone')
+    .option('--force', 'also remove unread events that are kept for a group')
+    .option('--dry-run', 'only show what would be removed')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', '\nExamples:\n  $ sluice stream trim orders --before 2030-01-31T09:00:00Z --dry-run')
     .action(trim)
@@ -157,7 +153,7 @@ async function trim(name: string, options: TrimOptions, command: Command): Promi
     print(events === 0 ? 'Nothing to trim.' : `${counted(events, 'event')} to trim, up to position ${trimmedTo}`)
     if (heldBy.length > 0) note(`It stops at the unread events of these groups: ${heldBy.join(', ')}`)
     if (lostBy.length > 0)
-      note(`These groups have not read all of them, and will stand still until a seek: ${lostBy.join(', ')}`)
+      note(`These groups have not read all of them, and will read nothing until a seek: ${lostBy.join(', ')}`)
     if (dryRun || events === 0) return
     await assertConfirmed(`Trim the stream ${name}? Trimmed events cannot be read again.`, yes ? { yes } : {})
     // Only the events that were shown, and none that came since.

@@ -12,12 +12,12 @@ export function addWork(program: Command): void {
     .option('-q, --queue <name...>', 'only these queues; required for a module that exports one function', parse.queues)
     .option(
       '-c, --concurrency <n>',
-      'how many batches of each queue are in flight, or messages in leased mode',
+      'how many batches of each queue may be in flight; in leased mode, how many messages',
       parse.countTo(10_000),
     )
-    .option('-b, --batch-size <n>', 'the most messages that one claim takes', parse.countTo(1_000))
+    .option('-b, --batch-size <n>', 'how many messages one claim takes at most', parse.countTo(1_000))
     .addOption(
-      new Option('-m, --mode <mode>', 'the mode of handlers that name none').choices(['transactional', 'leased']),
+      new Option('-m, --mode <mode>', 'the mode of handlers without their own').choices(['transactional', 'leased']),
     )
     .option('--name <name>', "the worker's name in sluice.workers (default: host:pid)")
     .option('--once', 'handle due messages, and exit when there are none')

@@ -96,7 +96,7 @@ function send(
 
 /**
  * The answer for the handler. V8 finds the functions that await a promise only if nothing else has been added to it, and
- * the driver takes the stack of an error when its promise is rejected. So what we do stands in the chain, not beside it.
+ * the driver takes the stack of an error when its promise is rejected. So what we do is in the chain, not beside it.
  */
 function awaited(result: Promise<unknown>, answered: (error?: unknown) => void): Promise<unknown> {
   const given = result.then(
@@ -106,7 +106,7 @@ function awaited(result: Promise<unknown>, answered: (error?: unknown) => void):
     },
     (error: unknown) => {
       answered(error)
-      // An error that nobody awaits must not bring the process down: its message fails. The stack is taken by now.
+      // An error that is not awaited must not bring the process down: its message fails. The stack is taken by now.
       given.catch(() => undefined)
       throw error
     },

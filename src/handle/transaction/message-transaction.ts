@@ -163,7 +163,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   /**
-   * Ends the loan and keeps what was written. Where nothing is left to be checked, nobody waits for that: it goes with
+   * Ends the loan and keeps what was written. If nothing is left to be checked, nothing waits for that: it goes with
    * the next message's beginning, or with the settlement. If it fails all the same, the batch is lost, and its messages
    * are tried one by one.
    *
@@ -249,7 +249,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
 /**
  * After such queries the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
- * constraints may wait to be checked, and may have no time. It also matches some harmless queries, which then pay a round trip.
+ * constraints may wait to be checked, and may have no time. It also matches some harmless queries, which then pay a
+ * round trip.
  */
 const ODD = /constraint|deferr|\btemp|timeout/i
 
@@ -258,7 +259,7 @@ const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 const MAKES_CONSTRAINTS = /deferr/i
 
 /**
- * Warns too: nobody may be there to see the error, and it must not bring the process down with other messages in hand.
+ * Warns too: the error may be seen by no code, and it must not bring the process down with other messages in flight.
  */
 function closed(): SluiceError {
   const what = "The handler's transaction ended with the handler: expected no statement after it, received one"

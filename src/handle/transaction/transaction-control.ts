@@ -1,6 +1,6 @@
 /**
  * The first statement in a query that would end the batch's transaction, or undefined. `ROLLBACK TO` and savepoints are
- * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback
+ * fine: ours has a name that is not known to it. Statements prepared by SQL would stay on the session, through a rollback
  * too, and DEALLOCATE may take those away that settle the batch.
  *
  * A query of several statements can reach the server only without parameters; each is read.
@@ -64,7 +64,9 @@ function definesRoutine(words: readonly string[]): boolean {
 
 const DEFINES_ROUTINE = /^create (?:or replace )?(?:function|procedure) /
 
-/** Words, quoted identifiers and signs, without comments and without strings, whatever they hold. Of numbers only the signs. */
+/**
+ * Words, quoted identifiers and signs, without comments and without strings, whatever they hold. Of numbers only the signs.
+ */
 function* tokensOf(sql: string, escapes: boolean): Generator<string> {
   const lexer = new RegExp(LEXER)
   for (let found = lexer.exec(sql); found !== null; found = lexer.exec(sql)) {

@@ -1,6 +1,6 @@
 /**
  * A promise that knows whether anybody has taken an interest in it: by `await`, `then`, `catch`, or as one of
- * `Promise.all`. If nobody has, its rejection is ours to deal with, and must not end the process:
+ * `Promise.all`. If none has, its rejection is ours to deal with, and must not end the process:
  * {@link ignoreRejection}.
  */
 export class WatchedPromise<T> extends Promise<T> {

@@ -50,7 +50,7 @@ export const CLAIM_MESSAGES = routeWithBody({
     })
     if (claim === undefined) return { status: 204 }
     if (signal.aborted) {
-      // Nobody would settle it.
+      // No client would settle it.
       await claim.release()
       throw signal.reason
     }

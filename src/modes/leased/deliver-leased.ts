@@ -22,7 +22,7 @@ import { Renewals } from './settle/renewals.ts'
 import { Settler } from './settle/settler.ts'
 
 /**
- * Handles one message as a leased pipeline does, for a test. One transaction inserts and leases it, so nobody else
+ * Handles one message as a leased pipeline does, for a test. One transaction inserts and leases it, so no other session
  * claims it. It is removed whatever becomes of it, unless its lease is lost.
  *
  * @throws what the handler throws; SluiceError HANDLER_TIMEOUT, LEASE_LOST

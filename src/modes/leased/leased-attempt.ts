@@ -275,12 +275,15 @@ export class LeasedAttempt implements Attempt {
 }
 
 function ended(): SluiceError {
-  return new SluiceError('TRANSACTION_CLOSED', 'The handler has ended: expected no call after that, received one')
+  return new SluiceError('TRANSACTION_CLOSED', 'The handler has ended: expected no further call, received one')
 }
 
 function tooLong(ms: number): SluiceError {
   const what = `transaction(): expected to end within ${Math.round(ms)} ms, which is 30 s or what was left of the lease, received no end`
-  return new SluiceError('TRANSACTION_CLOSED', `${what}. Do in it what must be done together, and the rest before`)
+  return new SluiceError(
+    'TRANSACTION_CLOSED',
+    `${what}. Do everything that belongs together in one, and the rest before`,
+  )
 }
 
 /** The transaction of a handler ends after this time, or with the lease if that ends before. */

@@ -160,7 +160,7 @@ export class LeasedClaims {
     await connection.commit()
   }
 
-  /** A process that stands still in a sweep, before its COMMIT, keeps what it has locked no longer than a lease would. */
+  /** A process that is suspended in a sweep, before its COMMIT, keeps what it has locked no longer than a lease would. */
   get #limit(): TransactionLimit {
     const idleMs = Math.max(LEAST_IDLE_MS, Math.min(CLAIM_MS, this.#plan.leaseMs))
     return { ms: CLAIM_MS, idleMs, serverVersion: this.#runtime.serverVersion() }

@@ -35,12 +35,12 @@ export class LeasedMessage implements LeasedId {
   #lost: SluiceError | undefined
   #onLost: ((reason: SluiceError) => void) | undefined
   #onCancelled: (() => void) | undefined
-  /** Somebody has said that it is cancelled. */
+  /** A notification or the poll has said that it is cancelled. */
   cancelAsked = false
   readonly #claimedAtMs: number
   #renewedAtMs: number
   #over = false
-  /** Made when somebody waits for it: of nearly all messages nobody does. */
+  /** Made when it is waited for, which few messages need. */
   #ended: PromiseWithResolvers<void> | undefined
 
   constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs, claimedUs }: LeaseInHand) {
@@ -67,7 +67,7 @@ export class LeasedMessage implements LeasedId {
     return this.#renewedAtMs + this.leaseMs
   }
 
-  /** By this process's clock nobody has to respect it any more. */
+  /** By this process's clock it has expired. */
   get hasRunOut(): boolean {
     return performance.now() >= this.endsAtMs
   }
@@ -133,7 +133,7 @@ export class LeasedMessage implements LeasedId {
     this.#renewedAtMs = Math.max(this.#renewedAtMs, sentAtMs)
   }
 
-  /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
+  /** Another claim may have it. A settled message loses nothing, nor one whose row its handler has locked. */
   lose(): void {
     if (this.#over || this.#hold !== 'ours') return
     this.#hold = 'lost'

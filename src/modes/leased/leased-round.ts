@@ -37,10 +37,10 @@ export class LeasedRound implements Round {
   readonly #renewals: Renewals
   /** For the transactions of handlers: each takes a connection. */
   readonly #transactions = new Gate(TRANSACTIONS)
-  /** The batches with messages in hand, each with how many. */
+  /** The batches with messages in flight, each with how many. */
   readonly #batches = new Map<number, number>()
   #demand: RoundDemand | undefined
-  /** While messages are in hand, it hears which of them are cancelled. */
+  /** While messages are in flight, it hears which of them are cancelled. */
   #stopHearing: (() => void) | undefined
 
   constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
@@ -136,7 +136,7 @@ export class LeasedRound implements Round {
     }
   }
 
-  /** A message whose next crash may be its last waits until the process has nothing else in hand. */
+  /** A message whose next crash may be its last waits until the process has nothing else in flight. */
   async #batchOf(claimed: LeasedClaim, alone: boolean) {
     const { crashLimit, report } = this.#runtime
     const { queue } = this.#consumption.plan

@@ -83,10 +83,10 @@ interface Taken {
 }
 
 /**
- * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events behind the
- * group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet, unless the last claim
- * on this connection came back full: bounds only grow, and there is more below them. Where it has locked only slots that have
- * to wait, it goes on with the others.
+ * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events
+ * behind the group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet,
+ * unless the last claim on this connection came back full: bounds only grow, and there is more below them. Where it has
+ * locked only slots that have to wait, it goes on with the others.
  */
 export class EventClaimer {
   readonly #options: EventClaimerOptions
@@ -94,7 +94,10 @@ export class EventClaimer {
   readonly #backlogs = new WeakMap<InTransaction, Backlog>()
   /** Where the next claim begins, so that no slot is always the last. */
   #next: number
-  /** Slots whose first event has to wait, because its key is deferred: they are tried last, until each slot has once been first. */
+  /**
+   * Slots whose first event has to wait, because its key is deferred: they are tried last, until each slot has once
+   * been first.
+   */
   readonly #waiting = new Set<number>()
   /** By slot, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
   #windows: readonly number[] | undefined
@@ -177,7 +180,7 @@ export class EventClaimer {
     const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
     if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
-    // A group that stops defers nothing: what it has deferred before it was told so goes first.
+    // A group that stops defers nothing: what it deferred before that setting is handled first.
     const mayPark = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
     const events = mayPark ? claimed : beforeParked(claimed)
     return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
@@ -225,9 +228,9 @@ export class EventClaimer {
   }
 
   /**
-   * When to look again although nobody notifies: while an append is open, because one that is rolled back notifies nobody,
-   * and events behind its floor wait for that; while others have slots with events in hand, because they may die; and when an
-   * event for which its slot waits is tried again.
+   * When to look again without a notification: while an append is open, because a rolled-back one notifies no worker,
+   * and events behind its floor wait for that; while others have slots with events in flight, because they may die; and
+   * when an event for which its slot waits is tried again.
    */
   #nextLookMs({ unread, heldMs }: Rest, bounds: string): number | null {
     const [head = 0, ...ends] = bounds.split(' ').map(Number)
@@ -255,8 +258,9 @@ function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
 }
 
 /**
- * While a group has deferred as many as it may, a slot waits at its first event that would be deferred as well: a retry that is
- * slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in its slot.
+ * While a group has deferred as many as it may, a slot waits at its first event that would be deferred as well: a retry
+ * that is slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in
+ * its slot.
  */
 function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()

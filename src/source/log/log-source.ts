@@ -24,8 +24,9 @@ export interface GroupName {
 }
 
 /**
- * The events of a stream for a group: from the log, and from the group's queue, where failed events wait for their next try. The
- * queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both they take turns.
+ * The events of a stream for a group: from the log, and from the group's queue, where failed events wait for their next
+ * try. The queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both
+ * they take turns.
  */
 export class LogSource implements TransactionalSource {
   readonly wokenBy: string
@@ -116,7 +117,7 @@ export class LogSource implements TransactionalSource {
     return soonest(await this.#takeEvents(connection), ofQueue)
   }
 
-  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  /** Drops a sent claim: what it locked is free again. */
   unsend(sent: SentClaim | undefined): void {
     if (sent === undefined) return
     if (!this.#ofQueue.has(sent)) {
@@ -199,7 +200,9 @@ export class LogSource implements TransactionalSource {
     noteEmpty(this.#runtime.control.execute, log.group, this.#plan.queue).catch(ignore)
   }
 
-  /** Until the answer says when it may be due again, it counts as not due; what is heard meanwhile counts beside the answer. */
+  /**
+   * Until the answer says when it may be due again, it counts as not due; what is heard meanwhile counts beside the answer.
+   */
   #sendQueue(connection: BatchConnection): SentClaim {
     this.#queueDueAt = Number.POSITIVE_INFINITY
     return this.#queue.send(connection)
@@ -236,7 +239,9 @@ function soonest(answer: ClaimAnswer, { nextDueMs, partial }: ClaimAnswer): Clai
 
 function ignore(): void {}
 
-/** Other processes may have put messages into the queue, and may be gone: while there are some, it is asked once a second. */
+/**
+ * Other processes may have put messages into the queue, and may be gone: while there are some, it is asked once a second.
+ */
 const QUEUED_WAIT_MS = 1_000
 /** While the log has a backlog, a queue that had nothing is left alone for so long. */
 const LEAST_QUEUE_WAIT_MS = 250

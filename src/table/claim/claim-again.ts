@@ -12,7 +12,7 @@ export interface ClaimedBefore {
 }
 
 /**
- * Locks one message whose transaction was lost, and its slot, if the message is unchanged and nobody else has locked
+ * Locks one message whose transaction was lost, and its slot, if the message is unchanged and no other session has locked
  * it. Otherwise the claim is empty. It uses the two primary keys. Run it in a READ COMMITTED transaction.
  */
 export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<Claim> {

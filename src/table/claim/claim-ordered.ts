@@ -13,7 +13,7 @@ import {
 } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
 
-/** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
+/** The slot of all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256
 
 /** A slot of a queue, and the id below which it holds no live row. */
@@ -41,8 +41,8 @@ export interface OrderedClaim extends Claim {
  * message_slot_idx (queue, slot, id) gives the messages in order. `held` comes from the locked slot row, which is read
  * in its newest version: a hold that another batch has just committed counts, although the rest of the statement sees
  * an older snapshot. The message rows are locked without SKIP LOCKED: to skip a locked message would break the order.
- * Without the slot only leased ones are locked, and an operator's: `lock_due_again` locks each leased one that is to be taken,
- * and passes over what somebody else has. The inner LIMIT is for the planner, as in `claim`. Slots
+ * Without the slot only leased ones are locked, and an operator's: `lock_due_again` locks each leased one that is to be
+ * taken, and passes over what other sessions have locked. The inner LIMIT is for the planner, as in `claim`. Slots
  * are locked one at a time as the limit needs them, and only if they have a row.
  *
  * @param passed what earlier walks have found, so that the rows behind a held key are not read by every claim

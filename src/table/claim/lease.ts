@@ -22,7 +22,7 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
  * record is there before any handler runs. If a row was changed since the statement's snapshot, the locked version is
  * another one: its id leads to it, and where only its place is looked at, {@link REQUIRE_LEASED} fails the claim.
  *
- * A lease that has run out is evidence, as the death of a process is: nobody has said why, and a message that hangs its
+ * A lease that has run out is evidence, as the death of a process is: the reason is unknown, and a message that hangs its
  * process would otherwise be tried for ever. Alone: the worker's only recorded batch holds only this message.
  *
  * @param at the number of the parameter with the lease; its length in milliseconds is the next one

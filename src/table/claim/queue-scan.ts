@@ -8,7 +8,7 @@ export interface QueueScan {
   readonly slots: readonly number[]
   /** Whether there are any messages without a key. */
   readonly unkeyed: boolean
-  /** Whether there is a due message. It may be in somebody's hands. */
+  /** Whether there is a due message. It may be in flight. */
   readonly ready: boolean
   /** Milliseconds until the next message falls due; null: none is waiting. */
   readonly nextDueMs: number | null

@@ -22,11 +22,11 @@ export interface EnqueuedMessage {
   /** Null if the pipeline's number applies. */
   readonly maxAttempts: number | null
   /**
-   * How long after it was enqueued it is due, in milliseconds; of a debounced message, after its first enqueue. The server has
-   * read its clock twice, so on a busy machine it may be a millisecond or more less than the delay.
+   * How long after it was enqueued it is due, in milliseconds; of a debounced message, after its first enqueue. The
+   * server has read its clock twice, so on a busy machine it may be a millisecond or more less than the delay.
    */
   readonly delayMs: number
-  /** For how long after it is due it may be delivered, in milliseconds; null: it never expires. */
+  /** Its time to live, counted from the due time, in milliseconds; null: it never expires. */
   readonly ttlMs: number | null
   /** The name of its own retry policy; null: as the queue or pipeline says. */
   readonly retryPolicy: string | null

@@ -16,9 +16,9 @@ export interface EnqueueResult {
   /** The message that has the key now: the one that was added, or the one that was there. */
   readonly id: string
   /**
-   * `added`: nobody had the key. `duplicate`: the key was taken, and nothing was written. `updated`, `debounced`: the
-   * message that waits has the new content, and with `debounced` a later due time. `requeued`: a message was added that
-   * comes after the one that is in hand, or has succeeded.
+   * `added`: the key was free. `duplicate`: the key was taken, and nothing was written. `updated`, `debounced`: the
+   * waiting message has the new content, and with `debounced` a later due time. `requeued`: a message was added that
+   * follows the one in flight, or the succeeded one.
    */
   readonly outcome: (typeof ENQUEUE_OUTCOMES)[number]
   /**
@@ -69,7 +69,7 @@ function resultOf(row: Row): EnqueueResult | undefined {
 }
 
 // A function, as for a row without a key: it is planned once in a session, and each of its statements has a snapshot of
-// its own, so what stands behind the lock of the key sees what was committed before.
+// its own, so what follows the lock of the key sees what was committed before.
 const INSERT_DEDUPED = statement(
   'insert_deduped',
   `

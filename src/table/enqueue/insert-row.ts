@@ -15,7 +15,7 @@ export type RowLabels = Pick<RowOptions, 'headers' | 'type' | 'schemaVersion' | 
 export interface ReadOptions extends RowOptions {
   /** Known since they were read: to compare twelve columns by name takes 0.2 µs a message. */
   readonly isPlain: boolean
-  /** Null: nobody asks whether there is another like it. */
+  /** Null: it is not compared with others. */
   readonly dedupe: RowDedupe | null
 }
 

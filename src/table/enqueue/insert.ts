@@ -19,7 +19,7 @@ import { type InsertRow, idOf } from './insert-row.ts'
  * rows sorted already: 10 µs for a thousand. The insert trigger wakes sleepers.
  *
  * The transaction gets its number before it draws an id. The server would assign it with the first row, a moment later,
- * and a slot's floor that is computed in that moment would not know that somebody has a lower id.
+ * and a slot's floor that is computed in that moment would not know of a lower id in another transaction.
  *
  * @throws SluiceError ROWS_MISSING if the table has not taken all of them, for example because of a trigger.
  */

@@ -4,7 +4,9 @@ import { type Execute, numberOf, type Row, statement, textOf, textsOf } from '..
 export interface Prepared {
   /** Zero: nothing, now. Undefined: the queue has no limits. */
   readonly granted: number | undefined
-  /** In how many milliseconds something may begin; 0: when others let go of what they have locked; undefined: no clock tells. */
+  /**
+   * In how many milliseconds something may begin; 0: when others let go of what they have locked; undefined: no clock tells.
+   */
   readonly waitMs: number | undefined
   readonly takesPermits: boolean
   /** Tokens have been taken: of the queue one for each of `granted`, of a tenant one for each of its share. */
@@ -64,7 +66,7 @@ export async function lockShares(
   return { ids: textsOf(row, 'ids'), surplus: row.surplus === true }
 }
 
-/** Locks up to so many free permits of a queue, until the transaction ends. Returns how many. */
+/** Locks up to a number of free permits of a queue, until the transaction ends. Returns how many. */
 export async function lockPermits(execute: Execute, queue: string, most: number): Promise<number> {
   return countOf(await execute(LOCK, [queue, most]))
 }
@@ -79,7 +81,7 @@ export async function leasePermits(
   await execute(LEASE, [queue, ids, lease])
 }
 
-/** Gives tokens back. Returns the tenants whose buckets somebody has locked at this moment. */
+/** Gives tokens back. Returns the tenants whose buckets are locked at this moment. */
 export async function returnTokens(
   execute: Execute,
   queue: string,

@@ -1,6 +1,6 @@
 import { booleanOf, type Execute, numberOf, type Row, type Statement, statement, textOf } from '../statement.ts'
 
-/** What maintenance does, in this order: a step of a task is one transaction, and takes at most so many rows. */
+/** What maintenance does, in this order: a step of a task is one transaction, and takes at most a given number of rows. */
 export const TASKS = [
   'historyPartitions',
   'expired',
@@ -54,8 +54,8 @@ export function isUnfinished(task: SteppedTask, taken: number): boolean {
 const OF_ROWS: readonly SteppedTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'history', 'leftovers']
 
 // One row. Of two that ask at once the second waits for the first, and then finds that the time has not come. A time in the
-// future, after the clock was set back, counts as none. The row may be missing, as after a restore of the schema alone. A plain
-// ON CONFLICT DO UPDATE would lock the row, and so write, each time that somebody asks.
+// future, after the clock was set back, counts as none. The row may be missing, as after a restore of the schema alone.
+// A plain ON CONFLICT DO UPDATE would lock the row, and so write, each time that it is asked for.
 const BEGIN = statement(
   'maintenance_begin',
   `

@@ -5,13 +5,13 @@ import { type Execute, numberOf, numberOrNull, statement } from '../statement.ts
 export interface Backlog {
   /** So many messages, whether due or not; counted no further than asked. */
   readonly messages: number
-  /** For how long the oldest due message has been due; null: none is, or nobody asked. */
+  /** How long the oldest due message has been due; null: none is, or it was not asked for. */
   readonly oldestMs: number | null
 }
 
 /**
- * Counts the messages of a queue, `most` at most, along the primary key. The oldest due message is one index descent for each
- * priority, and one for each slot: of the messages with keys the first of a slot stands for those behind it.
+ * Counts the messages of a queue, `most` at most, along the primary key. The oldest due message is one index descent
+ * for each priority, and one for each slot: of the messages with keys only the first of a slot is read.
  */
 export async function readBacklog(execute: Execute, queue: string, most: number, oldest: boolean): Promise<Backlog> {
   const [row] = await execute(BACKLOG, [queue, most, oldest])

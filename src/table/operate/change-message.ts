@@ -4,8 +4,8 @@ import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from 
 /** What became of a message that was to be cancelled. */
 export interface CancelAnswer {
   /**
-   * `cancelled`: it is gone, and what its handler does has no effect through Sluice any more. `asked`: a transaction has it in
-   * hand, whose handler is asked to end. `nothing`: there is no such message, or it is dead.
+   * `cancelled`: it is gone, and what its handler does has no effect through Sluice any more. `asked`: a transaction
+   * has locked it, and its handler is asked to end. `nothing`: there is no such message, or it is dead.
    */
   readonly result: 'cancelled' | 'asked' | 'nothing'
   /** The state in which it was. */
@@ -15,8 +15,8 @@ export interface CancelAnswer {
 /** What became of a message that was to be changed. */
 export interface ChangeAnswer {
   /**
-   * `refused`: it does not wait, as `state` says. `busy`: it holds its key, whose slot a batch has in hand: nothing has changed,
-   * ask again.
+   * `refused`: it is not waiting, see `state`. `busy`: it holds its key, and a batch has locked the slot of the key:
+   * nothing has changed, try again.
    */
   readonly result: 'changed' | 'refused' | 'busy'
   /** The state in which it was. */
@@ -24,8 +24,8 @@ export interface ChangeAnswer {
 }
 
 /**
- * What became of a dedupe key. `freed`: it was kept, and is free. `free`: nobody had it. `taken`: a message has it, and keeps
- * it; {@link Operate.cancel} removes that.
+ * What happened to a dedupe key. `freed`: it was kept, and is free now. `free`: it was not taken. `taken`: a message
+ * has it, and keeps it; {@link Operate.cancel} removes that.
  */
 export type FreedKey = 'freed' | 'free' | 'taken'
 
@@ -57,7 +57,7 @@ export interface ClearMatch {
   readonly dryRun: boolean
 }
 
-/** Removes a message, unless a transaction has it locked: it waits for nobody. */
+/** Removes a message, unless a transaction has locked it: it waits for no lock. */
 export async function cancelMessage(
   execute: Execute,
   queue: string,

@@ -13,11 +13,11 @@ export interface ClaimStatus {
   readonly renewedAt: Date
   /** How long ago that was. */
   readonly renewedAgoMs: number
-  /** When it ends if nobody renews it. */
+  /** When it expires unless renewed. */
   readonly expiresAt: Date
   /** In how long that is. */
   readonly expiresInMs: number
-  /** For how long it was given. */
+  /** The duration that was asked for. */
   readonly ttlMs: number
   /** How many of its messages are not settled yet. */
   readonly messages: number

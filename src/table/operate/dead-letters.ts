@@ -124,7 +124,7 @@ export interface DeadLetterSearch {
   readonly limit: number
 }
 
-/** A page of dead letters, the latest first. */
+/** Reads a page of dead letters, the latest first. */
 export async function listDeadLetters(
   execute: Execute,
   match: DeadLetterMatch,

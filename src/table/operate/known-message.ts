@@ -5,14 +5,14 @@ import type { MessageAddress } from './change-message.ts'
 
 /** What is known of a message: the answer of `sluice.operate.messages.status`. */
 export interface KnownMessage {
-  /** Null if nobody knows of a message with this dedupe key. */
+  /** Null if there is no message with this dedupe key. */
   readonly id: string | null
   /**
    * `completed`: it has succeeded, and its dedupe key is kept, or its queue keeps its history. `unknown`: it was never
    * there, or nothing is left of it.
    */
   readonly state: MessageState | 'completed' | 'unknown'
-  /** The message that was enqueued with the same dedupe key while this one was in hand, and comes after it. */
+  /** The message that was enqueued with the same dedupe key while this one was in flight, and follows it. */
   readonly requeuedId: string | null
   /** How many attempts have failed; null if it is neither there nor dead. */
   readonly attempt: number | null
@@ -20,7 +20,7 @@ export interface KnownMessage {
   readonly dueAt: Date | null
   /** Until then its dedupe key stays taken, although the message may be gone; null if it does not. */
   readonly takenUntil: Date | null
-  /** The server's process whose transaction has the message locked: of a worker's batch, or of any other session. */
+  /** The server process that has locked the message: a worker's batch, or any other session. */
   readonly lockedBy: number | null
 }
 

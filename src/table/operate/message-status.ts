@@ -30,7 +30,7 @@ export interface MessageStatus {
   readonly priority: number
   /** How many attempts have failed so far. */
   readonly attempt: number
-  /** After how many failed attempts it dies; null: as the pipeline says. */
+  /** The number of failed attempts after which it becomes a dead letter; null: the pipeline's. */
   readonly maxAttempts: number | null
   /** Its tenant; null if none was given. */
   readonly tenant: string | null
@@ -58,9 +58,9 @@ export interface MessageStatus {
   readonly failures: readonly Failure[]
   /** The earlier message with the same ordering key for which it waits. */
   readonly heldBy: string | null
-  /** The worker that has it in hand. */
+  /** The worker that handles it. */
   readonly worker: string | null
-  /** The server's process whose transaction has it locked: of a worker's batch, or of any other session. */
+  /** The server process that has locked it: a worker's batch, or any other session. */
   readonly lockedBy: number | null
   /** In leased mode and in a claim: when its lease ends if it is not renewed. */
   readonly leasedUntil: Date | null
@@ -70,7 +70,7 @@ export interface MessageStatus {
   readonly position: number | null
 }
 
-/** The next messages of a queue in the order in which they fall due, without claiming them. */
+/** Reads the next messages of a queue by due time, without claiming them. */
 export async function peekMessages(execute: Execute, queue: string, limit: number): Promise<readonly MessageStatus[]> {
   const rows = await execute(PEEK, [queue, limit])
   return rows.map(MESSAGE.read)

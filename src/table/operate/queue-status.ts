@@ -13,13 +13,13 @@ export interface QueueStatus {
   readonly scheduled: number
   /** Failed, and due later. */
   readonly retrying: number
-  /** Their life has ended, and nobody has removed them yet. */
+  /** Their life has ended, and they are not removed yet. */
   readonly expired: number
   /** In the hands of live workers, leased, or in claims. */
   readonly inFlight: number
   /** Dead letters. */
   readonly dead: number
-  /** For how long the oldest due message that is not held has been due; null: there is none. */
+  /** How long the oldest due message that is not held has been due; null: there is none. */
   readonly oldestReadyAgeMs: number | null
   /** When the next message falls due; null: none is waiting for its time. */
   readonly nextDueAt: Date | null
@@ -27,7 +27,7 @@ export interface QueueStatus {
   readonly nextDueInMs: number | null
   /** Live worker processes that consume it. */
   readonly workers: number
-  /** Since when nobody claims from it; null: it is not paused. */
+  /** When it was paused; null: it is not paused. */
   readonly pausedAt: Date | null
 }
 

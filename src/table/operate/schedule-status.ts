@@ -32,7 +32,7 @@ export interface ScheduleStatus {
   readonly error: string | null
   /** Since when it is paused, by whom and why; null: it is not. */
   readonly paused: { readonly at: Date; readonly by: string | null; readonly reason: string | null } | null
-  /** What becomes of missed occurrences: 'skip', 'last' or 'all'. */
+  /** What to do about missed occurrences: 'skip', 'last' or 'all'. */
   readonly missed: string
   /** How late an occurrence may be without being missed, in milliseconds. */
   readonly graceMs: number
@@ -54,9 +54,9 @@ export interface ScheduleStatus {
   readonly schemaVersion: number
   /** How long after an occurrence its message is due, in milliseconds; null: as the queue says, or at once. */
   readonly delayMs: number | null
-  /** After how many failed attempts they die; null: as the queue or the pipeline says. */
+  /** The number of failed attempts after which they become dead letters; null: that of the queue or the pipeline. */
   readonly maxAttempts: number | null
-  /** For how long after it is due one may be delivered, in milliseconds; null: as the queue says, or for ever. */
+  /** Time to live, counted from the due time, in milliseconds; null: the queue's setting, or unlimited. */
   readonly ttlMs: number | null
   /** The name of their retry policy. */
   readonly retryPolicy: string | null

@@ -23,7 +23,7 @@ export interface WorkerStatus {
   readonly seenAgoMs: number
   /** False if its connection is gone, or, behind a pooler, if it has sent no heartbeat for three minutes. */
   readonly alive: boolean
-  /** How many messages it has in hand. */
+  /** How many messages it has in flight. */
   readonly inFlight: number
 }
 
@@ -66,7 +66,9 @@ export async function readWorkers(execute: Execute, queue: string | null): Promi
   return (await execute(WORKERS, [queue])).map(WORKER.read)
 }
 
-/** What workers and claims have in hand, in all queues or in one, the longest-running first. Reads every batch and claim. */
+/**
+ * What workers and claims have in flight, in all queues or in one, the longest-running first. Reads every batch and claim.
+ */
 export async function readInFlight(
   execute: Execute,
   queue: string | null,

@@ -26,7 +26,7 @@ export async function takeClaim(execute: Execute, queue: string, terms: ClaimTer
   return rows[0] && { id: textOf(rows[0], 'claim_id'), ...toTaken(rows) }
 }
 
-/** As {@link takeClaim}, for whoever waits: if there is none, it also tells whether the queue is paused. */
+/** As {@link takeClaim}, for a waiting caller: if there is none, it also tells whether the queue is paused. */
 export async function takeOrPaused(
   execute: Execute,
   queue: string,

@@ -9,7 +9,7 @@ export interface ServerSession {
   readonly knowsName: boolean
   /** The planner settings that differ from what our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
-  /** `standard_conforming_strings`: whether a backslash in a plain string stands for itself. */
+  /** `standard_conforming_strings`: whether a backslash in a plain string is literal. */
   readonly conformingStrings: boolean
   /** Which deferrable constraints the database has. */
   readonly deferrable: Deferrable

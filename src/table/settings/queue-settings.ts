@@ -4,7 +4,7 @@ import { numberOf, type Row, textOf } from '../statement.ts'
 
 /** What a worker knows of a queue: a row of `sluice.queue`. */
 export interface QueueSettings extends SettingValues {
-  /** Nobody claims while it is paused. */
+  /** Nothing is claimed while it is paused. */
   readonly paused: QueuePause | null
 }
 

@@ -1,13 +1,13 @@
 import { type Execute, type Row, statement, textOf } from '../statement.ts'
 import { type QueueSettings, toQueueSettings } from './queue-settings.ts'
 
-/** What all queues have been told, and the version by which a reader recognises that it has read it. */
+/** The settings of all queues, and the version by which a reader recognises that it has read it. */
 export interface ToldQueues {
   readonly version: string
   readonly queues: ReadonlyMap<string, QueueSettings>
 }
 
-/** What queues have been told, unless that is the version that the reader has. */
+/** The settings of queues, unless the reader has that version. */
 export async function readSettings(execute: Execute, version: string | null): Promise<ToldQueues | undefined> {
   const [row] = await execute(SETTINGS, [version])
   return row === undefined ? undefined : toToldQueues(row)
@@ -25,7 +25,7 @@ interface ToldRows {
 
 /**
  * One row with all of `sluice.queue` as JSON, or none if its version is the one in the parameter. The table is read as a
- * whole, because it has a row only for a queue that has been told something: an empty one costs no buffer, and a thousand
+ * whole, because it has a row only for a queue with settings: an empty one costs no buffer, and a thousand
  * rows 0.3 ms. The version is a digest of which rows there are: the number of them, and the sum of a hash of 64 bits of each
  * queue with the number of the transaction that wrote its row. No transaction can write a row again after another one has,
  * so a queue and that number are one content. Their order does not matter, nor in which order they were committed, which

@@ -38,7 +38,7 @@ export type Fenced = Readonly<Record<FenceKind, ByVersion>>
 export interface FencedText {
   /** The condition on the rows `m`. */
   readonly rows: string
-  /** Locks the rows of a SELECT. Those of a leased message are locked by nobody yet. */
+  /** Locks the rows of a SELECT. Those of a leased message are not locked yet. */
   readonly lock: string
   /** Whichever of the two the fence takes. */
   readonly either: (texts: Readonly<Record<FenceKind, string>>) => string
@@ -68,7 +68,9 @@ export function own(parameter: string): string {
   return `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
 }
 
-/** Sends a fenced statement. Resolves with the ids that it returns: of leased rows those that it found, of locked ones none. */
+/**
+ * Sends a fenced statement. Resolves with the ids that it returns: of leased rows those that it found, of locked ones none.
+ */
 export async function sendFenced(
   execute: Execute,
   statements: Fenced,

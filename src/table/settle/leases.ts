@@ -2,12 +2,12 @@ import { byVersion, ofVersion } from '../rows-by-id.ts'
 import { type Execute, statement, textOf } from '../statement.ts'
 import { type LeasedId, leasedRows } from './fence.ts'
 
-// What is asked and written about leases in hand that are not settled yet. Each statement finds only messages that still
+// What is asked and written about leases in flight that are not settled yet. Each statement finds only messages that still
 // have their lease, and resolves with their ids.
 //
 // A renewal or another claim moves a message's row, and a statement that waited for that would find nothing at the old
-// place (ctid). So it is found by its id. Before version 17, where that may read the whole queue, it is found by its ctid, and
-// what is missing must be looked for once more. There is no join, so the primary key serves all of them.
+// place (ctid). So it is found by its id. Before version 17, where that may read the whole queue, it is found by its
+// ctid, and what is missing must be looked for once more. There is no join, so the primary key serves all of them.
 
 /** Makes leases last `ms` from now, or as long as the message itself says. */
 export async function renewLeases(
@@ -47,7 +47,7 @@ export async function readLeased(
   return idsOf(await execute(ofVersion(READ, serverVersion), [queue, ...keysOf(messages)]))
 }
 
-/** Locks those that still have their leases and that nobody else has locked. */
+/** Locks those that still have their leases and that no other session has locked. */
 export async function unlockedLeased(
   execute: Execute,
   queue: string,

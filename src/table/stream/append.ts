@@ -53,7 +53,7 @@ function encodeOptions({ payload, headers, ...others }: EventRow): string {
   return `{"headers":${headers},${JSON.stringify(others).slice(1)}`
 }
 
-// By functions, because nobody may insert past the lock of open appends, which has to be taken before a position is drawn;
+// By functions, because no insert may pass the lock of open appends, which has to be taken before a position is drawn;
 // and the server plans them once in a session. They go by the primary key of sluice.stream, and by tuple routing to the one
 // segment of the position: no other stream's tables are locked.
 const APPEND = statement(

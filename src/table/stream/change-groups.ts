@@ -3,14 +3,14 @@ import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
 import { naming } from './stream-errors.ts'
 
-/** What a group is told. Null: as it is, or the default. */
+/** The options of a group. Null: as it is, or the default. */
 export interface GroupParams {
   readonly onFailure: OnFailure | null
   readonly deferLimit: number | null
   readonly keepUnread: boolean | null
 }
 
-/** Makes a group, or tells one that is there what it is told. Resolves with whether it was made. */
+/** Makes a group, or changes the options of an existing one. Resolves with whether it was made. */
 export async function createGroup(
   execute: Execute,
   stream: string,
@@ -87,7 +87,7 @@ export interface TrimResult {
   readonly trimmedTo: number
   /** How many positions that takes: as many events, but for gaps. */
   readonly events: number
-  /** The groups before whose unread events it stops. */
+  /** The groups with unread events that stop it. */
   readonly heldBy: readonly string[]
   /** The groups that have not read what is gone: they stand still until they are moved. */
   readonly lostBy: readonly string[]

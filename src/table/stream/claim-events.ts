@@ -80,8 +80,8 @@ export async function claimEvents(
 }
 
 /**
- * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. The attempts of a
- * slot are those of its first event.
+ * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. The
+ * attempts of a slot are those of its first event.
  */
 function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
   const position = numberOf(row, 'position')
@@ -123,7 +123,7 @@ const NO_OPTIONS = {
 
 /** What a claim has left that took nothing. */
 export interface Rest {
-  /** There are events that somebody else has locked. */
+  /** There are events that another session has locked. */
   readonly unread: boolean
   /** In how many milliseconds an event is tried again for which its slot waits; null: there is none. */
   readonly heldMs: number | null
@@ -138,8 +138,8 @@ export async function readRest(execute: Execute, group: KnownGroup, bounds: stri
 }
 
 /**
- * In which window the next event of each slot is, or will be. The statements of a claim are about one window each, because a statement
- * locks, and opens, all segments that its plan names.
+ * In which window the next event of each slot is, or will be. The statements of a claim are about one window each,
+ * because a statement locks, and opens, all segments that its plan names.
  */
 export async function readWindows(execute: Execute, group: KnownGroup): Promise<readonly number[]> {
   const [row] = await execute(statementsOf(group.streamId, 0).windows, [group.groupId, group.slots])
@@ -175,9 +175,9 @@ interface EventStatements {
 const made = new Map<string, EventStatements>()
 
 /**
- * Each stream has a table, so its statements have a plan of their own, which looks at no other stream's segments; and each window of it, so
- * that the planner leaves out the other segments. A plan that left them out when it runs would lock them all: 721 segments and their indexes
- * took 4,300 locks for each batch, and eleven times as long.
+ * Each stream has a table, so its statements have a plan of their own, which looks at no other stream's segments; and
+ * each window of it, so that the planner leaves out the other segments. A plan that left them out when it runs would
+ * lock them all: 721 segments and their indexes took 4,300 locks for each batch, and eleven times as long.
  */
 function statementsOf(streamId: number, window: number): EventStatements {
   const name = `${streamId}_${window}`
@@ -205,9 +205,10 @@ interface Log {
 }
 
 /**
- * A window has eight segments, and the first one of the next window: what a slot has in a segment is not known until some time after
- * the next one has been opened. Whether a slot has events before the window, behind its progress, is in one row of the segment before it. That
- * row is gone if the segment is, and with it what the group had not read, of which it is told.
+ * A window has eight segments, and the first one of the next window: what a slot has in a segment is not known until
+ * some time after the next one has been opened. Whether a slot has events before the window, behind its progress, is in
+ * one row of the segment before it. That row is gone if the segment is, and with it what the group had not read, of
+ * which it is told.
  */
 function logOf(streamId: number, window: number): Log {
   const first = window * WINDOW
@@ -239,16 +240,20 @@ const progressOf = (group: string) => `
   SELECT p.position, p.held_until, p.attempt FROM sluice.group_progress p
   WHERE p.group_id = ${group}::integer AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1`
 
-/** The slot does not wait for an event that has failed. A claim asks again behind the lock: that may have been the last holder's. */
+/**
+ * The slot does not wait for an event that has failed. A claim asks again behind the lock: that may have been the last
+ * holder's.
+ */
 const notHeld = (now: string) => `(progress.held_until IS NULL OR progress.held_until <= ${now})`
 
 /**
- * Locks slots with unread events, in the order of $2, until there are $3 events in them: a batch, or 1, for what the first slot has.
- * With a backlog that is one slot, and the others are left to other members; near the head it is many. Each step of the recursion is
- * one slot: how many events it has, counted up to what $3 lacks, and its lock, which CASE tries only if it has any. A slot costs a descent of
- * group_progress_pkey, and a scan of the primary key of the stream's table (slot, position) over rows that the second statement
- * reads anyway; it counts them in order, because otherwise the planner, with statistics of a small table, would collect all
- * unread events of the slot in a bitmap. What the count says may be outdated by the time the lock is there: then the batch is smaller.
+ * Locks slots with unread events, in the order of $2, until there are $3 events in them: a batch, or 1, for what the
+ * first slot has. With a backlog that is one slot, and the others are left to other members; near the head it is many.
+ * Each step of the recursion is one slot: how many events it has, counted up to what $3 lacks, and its lock, which CASE
+ * tries only if it has any. A slot costs a descent of group_progress_pkey, and a scan of the primary key of the
+ * stream's table (slot, position) over rows that the second statement reads anyway; it counts them in order, because
+ * otherwise the planner, with statistics of a small table, would collect all unread events of the slot in a bitmap.
+ * What the count says may be outdated by the time the lock is there: then the batch is smaller.
  */
 const lockText = ({ table, within, begins }: Log) => `
 WITH RECURSIVE bounds AS MATERIALIZED (
@@ -282,12 +287,14 @@ SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step
 FROM step`
 
 /**
- * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's events
- * come in the order of its primary key (slot, position); segments below the progress are pruned at run time. Whether a key
- * is deferred is asked only if the group's queue has keyed messages at all: one descent of group_queued_idx, and only where that has a
- * row one of message_slot_idx, which walks what has left the queue since an old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's deferred keys are not there yet. All
- * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
- * read the whole queue by its primary key. What most events say alike is NULL: a value takes 0.1 us of Node, and a NULL none.
+ * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's
+ * events come in the order of its primary key (slot, position); segments below the progress are pruned at run time.
+ * Whether a key is deferred is asked only if the group's queue has keyed messages at all: one descent of
+ * group_queued_idx, and only where that has a row one of message_slot_idx, which walks what has left the queue since an
+ * old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's
+ * deferred keys are not there yet. All looks at the queue ask in the order of message_slot_idx, and for the slot of a
+ * key as a range: the planner would otherwise read the whole queue by its primary key. What most events say alike is
+ * NULL: a value takes 0.1 us of Node, and a NULL none.
  */
 const readText = ({ table, within, begins }: Log) => `
 SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) AS schema_version, e.payload::text AS payload,
@@ -345,8 +352,8 @@ FROM (SELECT clock_timestamp() AS now OFFSET 0) clock`
 const windowsText = (streamId: number) => `SELECT ${windowsOfSlots(streamId, '$2')} AS windows`
 
 /**
- * By slot: the first segment that may have an event behind its progress, which is one row of segment_pkey for each segment on the way to it. One
- * that is attached ahead has none yet.
+ * By slot: the first segment that may have an event behind its progress, which is one row of segment_pkey for each
+ * segment on the way to it. One that is attached ahead has none yet.
  */
 const windowsOfSlots = (streamId: number, slots: string) => `ARRAY(
   SELECT coalesce((

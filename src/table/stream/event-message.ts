@@ -9,7 +9,9 @@ export async function readEventMessage(execute: Execute, queue: string, position
   return row && textOf(row, 'id')
 }
 
-/** Reads the messages and dead letters of the queue by its indexes: there is none on positions, which nobody hot asks for. */
+/**
+ * Reads the messages and dead letters of the queue by its indexes: there is none on positions, which no hot statement needs.
+ */
 const EVENT_MESSAGE = statement(
   'event_message',
   `

@@ -32,10 +32,13 @@ export async function readQueued(execute: Execute, { groupId }: KnownGroup): Pro
   return row !== undefined && booleanOf(row, 'queued')
 }
 
-/** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */
+/** What happens to failed events: they become messages of the group's queue, or their slots wait for them. */
 export type OnFailure = 'defer' | 'stop'
 
-/** What a claim is told once, and not with every event: the clock and other {@link ClaimContext}, and what may change of the group. */
+/**
+ * What a claim returns once, and not with every event: the clock and other {@link ClaimContext}, and what may change of
+ * the group.
+ */
 export interface GroupStanding extends ClaimContext {
   readonly onFailure: OnFailure
   readonly deferLimit: number
@@ -48,9 +51,9 @@ export interface GroupStanding extends ClaimContext {
 }
 
 /**
- * One row by its number, and a range of message_slot_idx and one of message_due_idx, unless it is noted that the group's queue is
- * empty. It is read behind the events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
- * that here. Undefined: the group is deleted.
+ * One row by its number, and a range of message_slot_idx and one of message_due_idx, unless it is noted that the
+ * group's queue is empty. It is read behind the events of a claim: what takes events away records it for the group in the
+ * same transaction, so a claim that has read past them sees that here. Undefined: the group is deleted.
  */
 export async function readStanding(
   execute: Execute,

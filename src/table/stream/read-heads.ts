@@ -27,7 +27,8 @@ export interface PolledGroup {
 
 /**
  * One page of the sequence of each stream and, for those groups of theirs whose queues are given, a descent of
- * group_progress_pkey for each slot. Dead rows of a slot that has failed for long lie before the newest one, and are not read.
+ * group_progress_pkey for each slot. Dead rows of a slot that has failed for long lie before the newest one, and are
+ * not read.
  */
 export async function readHeads(
   execute: Execute,
@@ -47,7 +48,7 @@ export async function readHeads(
 
 /**
  * A group's state has all that decides which events of the log it may read, but for the head, open appends and the locks of
- * members: its number, what it was told, what it has lost, and the newest progress of each slot.
+ * members: its number, its options, what it has lost, and the newest progress of each slot.
  */
 const READ_HEADS = statement(
   'stream_heads',

@@ -23,7 +23,7 @@ export async function readLeaving(execute: Execute): Promise<readonly LeavingSeg
   }))
 }
 
-/** Makes the session the one that drops segments, which nobody else may use; false: another one is at it. */
+/** Makes the session the only one that drops segments; false: another one does. */
 export async function lockLeaving(execute: Execute): Promise<boolean> {
   await execute(LIMIT, [])
   const [row] = await execute(LOCK, [])
@@ -31,8 +31,8 @@ export async function lockLeaving(execute: Execute): Promise<boolean> {
 }
 
 /**
- * Takes a segment out of its stream. It waits for every transaction that has read the stream, and nobody waits for it. Outside a
- * transaction, by the owner of the tables. An interrupted one is finished.
+ * Takes a segment out of its stream. It waits for every transaction that has read the stream, and nothing waits for it.
+ * Outside a transaction, by the owner of the tables. An interrupted one is finished.
  */
 export async function detachSegment(execute: Execute, { log, part, state }: LeavingSegment): Promise<void> {
   const how = state === 'pending' ? 'FINALIZE' : 'CONCURRENTLY'
@@ -40,8 +40,8 @@ export async function detachSegment(execute: Execute, { log, part, state }: Leav
 }
 
 /**
- * Drops a segment; false: another session is at it. One that is still attached is detached first, which gives up after 50 ms if
- * somebody reads the stream.
+ * Drops a segment; false: another session is at it. One that is still attached is detached first, which gives up after
+ * 50 ms if somebody reads the stream.
  */
 export async function dropSegment(execute: Execute, { streamId, first }: LeavingSegment): Promise<boolean> {
   const [row] = await execute(DROP, [streamId, first])
@@ -58,7 +58,8 @@ const LEAVING = statement(
   `SELECT d.stream, d.stream_id, d.first::text AS first, d.log, d.part, d.state FROM sluice.segments_to_drop() d`,
 )
 
-// A batch that lasts for longer is waited for by the next pass. It may not have a lock_timeout: that counts for this wait too.
+// A batch that lasts for longer is waited for by the next pass. It may not have a lock_timeout: that counts for this
+// wait too.
 const LIMIT = statement(
   'segments_limit',
   `SELECT pg_catalog.set_config('statement_timeout', '30s', false), pg_catalog.set_config('lock_timeout', '0', false)`,

@@ -2,14 +2,14 @@ import { hasSqlState } from '../../basics/sql-state.ts'
 import { wordsOf } from '../../basics/words-of.ts'
 import { SluiceError } from '../../errors.ts'
 
-/** Nobody has made the stream. */
+/** The stream does not exist. */
 export function streamUnknown(stream: string, cause?: unknown): SluiceError {
   const name = JSON.stringify(stream)
   const remedy = `Make it with sluice.streams.set(${name}), or sluice stream set ${stream}`
   return new SluiceError('STREAM_UNKNOWN', `stream: expected one that exists, received ${name}. ${remedy}`, { cause })
 }
 
-/** Nobody has made the group. */
+/** The group does not exist. */
 export function groupUnknown(stream: string, group: string, cause?: unknown): SluiceError {
   const [name, of] = [JSON.stringify(group), JSON.stringify(stream)]
   const remedy = `Make it with sluice.groups.set(${of}, ${name}), or sluice group set ${stream} ${group}`
@@ -17,7 +17,8 @@ export function groupUnknown(stream: string, group: string, cause?: unknown): Sl
 }
 
 /**
- * The answer of a function for streams. Its refusals name no stream and no group but in words, so those come from the caller.
+ * The answer of a function for streams. Its refusals name no stream and no group but in words, so those come from the
+ * caller.
  *
  * @throws SluiceError STREAM_UNKNOWN, GROUP_UNKNOWN, GROUP_HAS_DEFERRED
  */

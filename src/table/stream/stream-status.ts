@@ -27,13 +27,13 @@ export interface StreamStatus {
   readonly retainBytes: number | null
   /** Whether a segment stays that a group has not read. */
   readonly keepUnread: boolean
-  /** After how long a segment is closed. */
+  /** How long a segment is open. */
   readonly segmentMs: number
   /** How many transactions that have appended to one slot are open, in the slot that has most of them. */
   readonly openAppends: number
   /** The server process of the oldest one; null also for a prepared transaction. */
   readonly openPid: number | null
-  /** How long that one has been open; null also if nobody may see it. */
+  /** How long that one has been open; null also if it may not be seen. */
   readonly openForMs: number | null
   /** When it was made. */
   readonly createdAt: Date
@@ -61,11 +61,13 @@ export interface GroupStatus {
   readonly dead: number
   /** How many live worker processes consume it. */
   readonly members: number
-  /** Since when nobody reads for it; null: it is not paused. */
+  /** When it was paused; null: it is not paused. */
   readonly pausedAt: Date | null
   /** When it read last. */
   readonly movedAt: Date
-  /** The events that retention took before the group had read them: it stands still until it is moved. Null: none. */
+  /**
+   * The events that retention removed before the group had read them. The group reads nothing until it is moved. Null: none.
+   */
   readonly lost: LostEvents | null
   /** What happens to failed events: they are deferred to its queue, or block their slots. */
   readonly onFailure: OnFailure

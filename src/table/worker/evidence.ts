@@ -3,9 +3,9 @@ import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from
 /** The evidence about a message that has not been settled since. */
 export interface Evidence {
   readonly messageId: string
-  /** How many processes died or hung with this message in hand. */
+  /** How many processes died or hung while they handled this message. */
   readonly crashes: number
-  /** Whether it was, at least once, the only message in hand. If not, another one may be to blame. */
+  /** Whether it was, at least once, the only message in flight. If not, another one may be to blame. */
   readonly crashedAlone: boolean
   /** How many batches with this message lost their transaction, while the process and the server lived on. */
   readonly losses: number
@@ -86,8 +86,8 @@ WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
 GROUP BY c.message_id`,
 )
 
-// A message that is gone was settled after all; only the answer was lost. A number below zero is the position of an event, with a
-// minus; evidence about one that was settled after all is forgotten when it is old.
+// A message that is gone was settled after all; only the answer was lost. A number below zero is the position of an
+// event, with a minus; evidence about one that was settled after all is forgotten when it is old.
 const RECORD = statement(
   'crash_record',
   `

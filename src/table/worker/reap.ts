@@ -1,26 +1,26 @@
 import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 
-/** A worker that vanished, and how many messages it had in hand. */
+/** A worker that vanished, and how many messages it had in flight. */
 export interface DeadWorker {
   readonly workerId: number
   readonly messages: number
 }
 
 /**
- * Finds workers whose liveness lock is free, writes evidence about the messages that they had in hand and that are
+ * Finds workers whose liveness lock is free, writes evidence about the messages that they had in flight and that are
  * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
  * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
  * heartbeat. The same rule as in `sluice.workers.alive`.
  *
  * A worker that is taken for dead while it claims under a lease leaves the record of a worker that is gone, and without
- * evidence that goes as well. All records are read: there are as many as batches in hand.
+ * evidence that goes as well. All records are read: there are as many as batches in flight.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
   return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
 }
 
-/** Ends the leases of batches that nobody has in hand, and deletes their records. Returns those that had one. */
+/** Ends the leases of batches that no worker has in flight, and deletes their records. Returns those that had one. */
 export async function freeBatches(
   execute: Execute,
   workerId: number,

@@ -20,7 +20,7 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
 
 /**
  * Lowers the flag and notifies the other processes, so that one of them raises it. The lock is released first. If the
- * notification fails, for example at the lock that NOTIFY waits for, the flag is down and nobody knows.
+ * notification fails, for example at the lock that NOTIFY waits for, the flag is down, and no worker wakes.
  */
 export async function lowerFlag(execute: Execute, queue: string, notification: string): Promise<void> {
   await execute(LOWER_FLAG, [queue, notification])
@@ -41,7 +41,7 @@ export async function notifyListener(execute: Execute, payload: string): Promise
   await execute(NOTIFY_LISTENER, [payload])
 }
 
-/** Those of the queues for which nobody waits at this moment. */
+/** Those of the queues that no worker waits for at this moment. */
 export async function unwatchedQueues(execute: Execute, queues: readonly string[]): Promise<readonly string[]> {
   const rows = await execute(UNWATCHED, [queues])
   return rows.map((row) => textOf(row, 'queue'))
@@ -63,19 +63,20 @@ export interface Polled {
   readonly queues: readonly PolledQueue[]
   /** Milliseconds until the next schedule is due; null if there is none, or all are paused. */
   readonly nextScheduleMs: number | null
-  /** What queues have been told; undefined: the version is still the one that was given. */
+  /** The settings of queues; undefined: the version is still the one that was given. */
   readonly told: ToldQueues | undefined
-  /** Which messages that the process has in hand somebody has cancelled. */
+  /** Which messages that the process has in flight were cancelled. */
   readonly cancelRequests: readonly CancelRequest[]
 }
 
 /**
  * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for what queues have been
- * told since `version`, for what it has in hand and is to cancel, and its heartbeat, if `consumed` says which queues it
+ * told since `version`, for what it has in flight and is to cancel, and its heartbeat, if `consumed` says which queues it
  * consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
  * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
- * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a page of an empty index. Its bounds are those of the
- * table's constraint: a row that is there in spite of it must not fail the poll of all queues.
+ * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a
+ * page of an empty index. Its bounds are those of the table's constraint: a row that is there in spite of it must not
+ * fail the poll of all queues.
  */
 export async function pollQueues(
   execute: Execute,

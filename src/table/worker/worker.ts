@@ -39,11 +39,11 @@ export async function configureControl(execute: Execute): Promise<void> {
 /**
  * Registers a worker process, or registers it again after a lost connection. Unless the session is shared, it takes the
  * liveness lock, and ends an old session of the worker that the server has not yet seen die. It deletes the evidence
- * that another worker wrote meanwhile because it took this one for dead, and ends the leases of batches that nobody has.
+ * that another worker wrote meanwhile because it took this one for dead, and ends the leases of batches that no worker has.
  *
  * @param pooled whether the session is shared: then the worker can hold no lock, and its heartbeat shows that it is
  * alive
- * @param inHand the numbers of its batches in hand, and of claims on their way
+ * @param inHand the numbers of its batches in flight, and of claims on their way
  */
 export async function registerWorker(
   execute: Execute,
@@ -72,7 +72,7 @@ export async function unregisterWorker(execute: Execute, id: number): Promise<vo
   await execute(UNREGISTER, [id])
 }
 
-/** A batch in hand: its messages, and how many tries of each had failed when it was claimed. */
+/** A batch in flight: its messages, and how many tries of each had failed when it was claimed. */
 export interface BatchRecord {
   readonly id: number
   readonly queue: string
@@ -161,7 +161,7 @@ const REGISTER_QUEUES = statement(
   'UPDATE sluice.worker w SET queues = $2::text[], seen_at = clock_timestamp() WHERE w.id = $1::integer',
 )
 
-// A record that is of no batch in hand may be of a claim whose answer was lost: its leases end.
+// A record that is of no batch in flight may be of a claim whose answer was lost: its leases end.
 const RESET = statement(
   'worker_reset',
   `

@@ -15,7 +15,7 @@ import { type LeasedRuntime, leasedRows } from './leased-rows.ts'
 /** What became of a write. What is in neither set was not found under its lease. */
 export interface Written {
   readonly ids: ReadonlySet<string>
-  /** Still ours, and locked or moved by somebody: another try will do. */
+  /** Still ours, and locked or moved by another session: another try will do. */
   readonly locked: ReadonlySet<string>
   /** Still ours, and locked by the write, which has changed nothing of it all the same. */
   readonly untouched: ReadonlySet<string>
@@ -164,7 +164,8 @@ export class LeaseWriter {
 
 /**
  * Forgets the evidence about messages in the transaction that settles them: crashes that `attempt` has counted would count
- * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
+ * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for
+ * nearly all.
  */
 function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['behind'] {
   const suspects = outcomes.filter(({ isBack, leased }) => !isBack && leased.message.evidence !== undefined)
@@ -199,5 +200,5 @@ const ANY = { unlocked: undefined, locked: new Set<string>() } as const
 const MOST_ANSWER_MS = 10_000
 const LEAST_ANSWER_MS = 2_000
 
-/** A row is locked for longer only by somebody who handles it in a transaction, or by hand. */
+/** A row is locked for longer only by a transaction that handles it, or by hand. */
 const LOCK_MS = 500

@@ -1,6 +1,6 @@
 import type { LeasedMessage } from '../leased-message.ts'
 
-/** Which leases are in hand, and when they are to be renewed: in the second half of their time. */
+/** Which leases are in flight, and when they are to be renewed: in the second half of their time. */
 export class Renewals {
   readonly #leaseMs: number
   readonly #renew: (old: readonly LeasedMessage[]) => void
@@ -13,7 +13,7 @@ export class Renewals {
     this.#renew = renew
   }
 
-  /** A message that is in hand already has been lost, and claimed again. */
+  /** A message that is in flight already has been lost, and claimed again. */
   add(messages: readonly LeasedMessage[]): void {
     for (const leased of messages) {
       this.#held.get(leased.id)?.lose()
@@ -34,7 +34,7 @@ export class Renewals {
     this.#everyMs = Number.POSITIVE_INFINITY
   }
 
-  /** As often as the shortest of the leases needs it, until none is in hand. */
+  /** As often as the shortest of the leases needs it, until none is in flight. */
   #passEvery(ms: number): void {
     if (ms >= this.#everyMs) return
     clearInterval(this.#timer)

@@ -76,7 +76,7 @@ export class Renewer {
     return true
   }
 
-  /** Locked or moved by somebody: it is asked for again, unless that is a transaction of its own handler. */
+  /** Locked or moved by another session: it is asked for again, unless that is a transaction of its own handler. */
   #answer({ leases, resolve, backoff = new Backoff(50, 1_000) }: Asked, locked: ReadonlySet<string>): void {
     const again = leases.filter((one) => locked.has(one.id) && !one.lost && !one.hasRunOut && !one.isLocked)
     if (again.length === 0) resolve()

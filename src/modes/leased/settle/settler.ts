@@ -55,7 +55,7 @@ export class Settler {
 
   /** Writes what was decided about a message. */
   settle(leased: LeasedMessage, decided: Decided): void {
-    // What the handler's own transaction did stands, whatever the handler did after it.
+    // What the handler's own transaction did is kept, whatever the handler did after it.
     const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased.message) : decided
     // This process has lost it, and perhaps claimed it again since.
     if (leased.lost !== undefined) this.#lost(leased)
