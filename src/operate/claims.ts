@@ -1,13 +1,12 @@
-import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Claim, ClaimSettlement } from '../pull/claim.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
+import type { KnownNames } from '../streams.ts'
 import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
-import { limitOf } from './options.ts'
+import { limit, queueOrNull, readFields } from './options.ts'
 
 /** `sluice.operate.claims`: claims by their ids, without a {@link Claim} object. */
 export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
@@ -31,10 +30,9 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly ClaimStatus[]> {
-    checkKeys('claims.list', options, ['queue', 'limit'], "As in claims.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
-    const limit = limitOf(options.limit, 'claims.list.limit', 100)
-    return this.#operations.count((execute) => readClaims(execute, queue, limit))
+    const readers = { queue: queueOrNull(this.#known), limit: limit(100) }
+    const page = readFields('claims.list', options, readers, "As in claims.list({ queue: 'emails' })")
+    return this.#operations.count((execute) => readClaims(execute, page.queue, page.limit))
   }
 
   /**

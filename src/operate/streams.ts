@@ -1,5 +1,4 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../basics/options.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
 import { checkStreamName, type StreamDefinitions } from '../streams.ts'
@@ -9,10 +8,10 @@ import { defineStream } from '../table/stream/define-stream.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { readStreams, type StreamStatus } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
-import { booleanOf, textOf } from './options.ts'
+import { count, flag, readFields, streamOrNull, text } from './options.ts'
 import type { ReadOptions } from './read-options.ts'
 import { StreamEvents } from './stream-events.ts'
-import { offsetOf, type StreamOffset } from './stream-offset.ts'
+import { offsetOf, offsetOr, type StreamOffset } from './stream-offset.ts'
 import { type ReadPlan, streamPages } from './stream-pages.ts'
 import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stream-settings.ts'
 
@@ -53,8 +52,8 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly StreamStatus[]> {
-    checkKeys('streams.list', options, ['stream'], "As in streams.list({ stream: 'orders' })")
-    const stream = options.stream === undefined ? null : checkStreamName(options.stream, this.#definitions)
+    const readers = { stream: streamOrNull(this.#definitions) }
+    const { stream } = readFields('streams.list', options, readers, "As in streams.list({ stream: 'orders' })")
     return this.#operations.count((execute) => readStreams(execute, stream))
   }
 
@@ -93,41 +92,41 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     before: StreamOffset,
     options: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined } = {},
   ): Promise<TrimResult> {
-    const what = 'streams.trim'
-    checkKeys(what, options, ['force', 'dryRun'], `As in ${what}('orders', { position: 4711 })`)
-    const [name, offset] = [checkStreamName(stream, this.#definitions), offsetOf(before, `${what}.before`)]
-    const how = {
-      force: booleanOf(options.force, `${what}.force`) ?? false,
-      dryRun: booleanOf(options.dryRun, `${what}.dryRun`) ?? false,
-    }
-    const work = async (execute: Execute) => {
-      const starts = await readPositions(execute, name, offset)
+    const remedy = "As in streams.trim('orders', { position: 4711 })"
+    const how = readFields('streams.trim', options, { force: flag, dryRun: flag }, remedy)
+    const [name, upTo] = [checkStreamName(stream, this.#definitions), offsetOf(before, 'streams.trim.before')]
+    return this.#operations.administer(async (execute) => {
+      const starts = await readPositions(execute, name, upTo)
       return trimStream(execute, name, Math.min(...starts) + 1, how)
-    }
-    return this.#operations.administer(work)
+    })
   }
 }
 
 /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
 function planOf(stream: unknown, options: ReadOptions, definitions: StreamDefinitions | undefined): ReadPlan {
-  const what = 'streams.read'
-  checkKeys(what, options, READ_KEYS, `As in ${what}('orders', { from: 'start' })`)
-  const { signal } = options
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw expected('OPTION_INVALID', `${what}.signal`, 'an AbortSignal', signal)
-  }
-  const plan = {
-    stream: checkStreamName(stream, definitions),
-    from: offsetOf(options.from ?? 'start', `${what}.from`),
-    to: offsetOf(options.to ?? 'end', `${what}.to`),
-    orderingKey: textOf(options.orderingKey, `${what}.orderingKey`) ?? null,
-    type: textOf(options.type, `${what}.type`) ?? null,
-    limit: integer(`${what}.limit`, options.limit, Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
-    follow: booleanOf(options.follow, `${what}.follow`) ?? false,
-  }
-  if (!plan.follow || options.to === undefined) return plan
-  const remedy = 'Leave one of the two out'
-  throw new SluiceError('OPTION_INVALID', `${what}.to: expected none with follow, received one. ${remedy}`)
+  const { signal: _, ...plan } = readFields(
+    'streams.read',
+    options,
+    READ,
+    "As in streams.read('orders', { from: 'start' })",
+  )
+  const name = checkStreamName(stream, definitions)
+  if (!plan.follow || options.to === undefined) return { ...plan, stream: name }
+  const sentence = 'streams.read.to: expected none with follow, received one'
+  throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one of the two out`)
 }
 
-const READ_KEYS = ['from', 'to', 'orderingKey', 'type', 'limit', 'follow', 'signal'] as const
+const READ = {
+  from: offsetOr('start'),
+  to: offsetOr('end'),
+  orderingKey: text,
+  type: text,
+  limit: count(Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
+  follow: flag,
+  signal,
+}
+
+function signal(value: unknown, what: string): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value
+  throw expected('OPTION_INVALID', what, 'an AbortSignal', value)
+}

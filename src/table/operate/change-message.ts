@@ -51,8 +51,8 @@ export interface ClearMatch {
   readonly type: string | null
   readonly orderingKey: string | null
   readonly tenant: string | null
-  readonly enqueuedBeforeUs: number | null
-  readonly enqueuedAfterUs: number | null
+  readonly enqueuedBefore: number | null
+  readonly enqueuedAfter: number | null
   readonly state: string | null
   readonly dryRun: boolean
 }
@@ -87,27 +87,33 @@ export async function rescheduleMessage(
   return answerOf(await execute(RESCHEDULE, [queue, id, delayMs, dueAt, dedupeKey]))
 }
 
-/** One step of a clearing: how many messages, and where the next one begins; null: it is done. */
+/** One step of a change of many rows: how many, and where the next step begins; null: it is done. */
+export interface Step {
+  readonly count: number
+  readonly next: string | null
+}
+
+/** One step of a clearing. */
 export async function clearSome(
   execute: Execute,
   queue: string,
   afterId: string | null,
   match: ClearMatch,
-): Promise<{ readonly messages: number; readonly nextId: string | null }> {
-  const { type, orderingKey, tenant, enqueuedBeforeUs, enqueuedAfterUs, state, dryRun } = match
+): Promise<Step> {
+  const { type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun } = match
   const [row] = await execute(CLEAR, [
     queue,
     afterId,
     type,
     orderingKey,
     tenant,
-    enqueuedBeforeUs,
-    enqueuedAfterUs,
+    enqueuedBefore,
+    enqueuedAfter,
     state,
     dryRun,
   ])
   if (row === undefined) throw new TypeError('clear_some: expected one row')
-  return { messages: numberOf(row, 'messages'), nextId: textOrNull(row, 'next_id') }
+  return { count: numberOf(row, 'messages'), next: textOrNull(row, 'next_id') }
 }
 
 /** Frees a dedupe key that is kept although no message has it. Waits for a producer of the key, as another producer does. */
@@ -117,16 +123,16 @@ export async function freeKey(execute: Execute, queue: string, dedupeKey: string
   return textOf(row, 'result') as FreedKey
 }
 
-/** One step of freeing all keys that are kept: how many, and where the next one begins; null: it is done. */
+/** One step of freeing all keys that are kept. */
 export async function freeSomeKeys(
   execute: Execute,
   queue: string,
   afterKey: string | null,
   dryRun: boolean,
-): Promise<{ readonly keys: number; readonly nextKey: string | null }> {
+): Promise<Step> {
   const [row] = await execute(FREE_KEYS, [queue, afterKey, dryRun])
   if (row === undefined) throw new TypeError('free_keys: expected one row')
-  return { keys: numberOf(row, 'keys'), nextKey: textOrNull(row, 'next_key') }
+  return { count: numberOf(row, 'keys'), next: textOrNull(row, 'next_key') }
 }
 
 function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {

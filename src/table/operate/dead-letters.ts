@@ -3,6 +3,7 @@ import { bigint, date, duration, nullable, number, shape, text } from '../shape.
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
 import { SAID } from './said.ts'
+import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {
@@ -11,8 +12,8 @@ export interface DeadLetterMatch {
   readonly type: string | null
   readonly tenant: string | null
   /** Instants in microseconds since 1970, by the database's clock. */
-  readonly diedBeforeUs: number | null
-  readonly diedAfterUs: number | null
+  readonly diedBefore: number | null
+  readonly diedAfter: number | null
   /** Strings that the reason, or the error, contains, in any case. */
   readonly reason: string | null
   readonly error: string | null
@@ -72,12 +73,6 @@ export interface DeadLetterPage {
   readonly next: string | null
 }
 
-/** A place in the list: behind the dead letter that died at this time and has this id, which is unique. */
-export interface DeadLetterPlace {
-  readonly diedUs: string
-  readonly id: string
-}
-
 /** How many dead letters match, and the largest groups of them. */
 export interface DeadLetterSummary {
   /** All that match. */
@@ -115,12 +110,12 @@ export const MATCHES = `
 
 /** The parameters of {@link MATCHES}: $1 to $8. */
 export function matchParams(match: DeadLetterMatch): readonly unknown[] {
-  const { queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error } = match
-  return [queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error]
+  const { queue, ids, type, diedBefore, diedAfter, tenant, reason, error } = match
+  return [queue, ids, type, diedBefore, diedAfter, tenant, reason, error]
 }
 
 export interface DeadLetterSearch {
-  readonly after?: DeadLetterPlace | undefined
+  readonly after?: TimeCursor | null | undefined
   readonly limit: number
 }
 
@@ -128,24 +123,23 @@ export interface DeadLetterSearch {
 export async function listDeadLetters(
   execute: Execute,
   match: DeadLetterMatch,
-  { after, limit }: DeadLetterSearch,
-): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
+  { after = null, limit }: DeadLetterSearch,
+): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: TimeCursor | null }> {
   const from = startOf(match, after)
   // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
-  const rest = matchParams({ ...match, diedBeforeUs: null })
-  const params = [...rest, limit + 1, from?.diedUs ?? null, from?.id ?? null]
+  const rest = matchParams({ ...match, diedBefore: null })
+  const params = [...rest, limit + 1, from?.us ?? null, from?.id ?? null]
   const rows = await execute(LIST, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     deadLetters: rows.slice(0, limit).map(DEAD_LETTER.read),
-    next: last === undefined ? null : { diedUs: textOf(last, 'died_at'), id: textOf(last, 'id') },
+    next: last === undefined ? null : { us: textOf(last, 'died_at'), id: textOf(last, 'id') },
   }
 }
 
-/** The place behind which the list begins: the earlier of the two that are asked for. */
-function startOf({ diedBeforeUs }: DeadLetterMatch, after: DeadLetterPlace | undefined): DeadLetterPlace | undefined {
-  if (diedBeforeUs === null || (after !== undefined && Number(after.diedUs) < diedBeforeUs)) return after
-  return { diedUs: String(diedBeforeUs), id: '-9223372036854775808' }
+/** The cursor after which the list begins: the earlier of the two that are asked for. */
+function startOf({ diedBefore }: DeadLetterMatch, after: TimeCursor | null): TimeCursor | null {
+  return diedBefore === null ? after : earlier(after, diedBefore)
 }
 
 /** One dead letter. */
