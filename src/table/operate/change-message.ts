@@ -1,5 +1,5 @@
 import type { MessageState } from '../../message.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
 
 /** What became of a message that was to be cancelled. */
 export interface CancelAnswer {
@@ -101,25 +101,14 @@ export async function clearSome(
   match: ClearMatch,
 ): Promise<Step> {
   const { type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun } = match
-  const [row] = await execute(CLEAR, [
-    queue,
-    afterId,
-    type,
-    orderingKey,
-    tenant,
-    enqueuedBefore,
-    enqueuedAfter,
-    state,
-    dryRun,
-  ])
-  if (row === undefined) throw new TypeError('clear_some: expected one row')
+  const given = [type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun]
+  const row = only(await execute(CLEAR, [queue, afterId, ...given]))
   return { count: numberOf(row, 'messages'), next: textOrNull(row, 'next_id') }
 }
 
 /** Frees a dedupe key that is kept although no message has it. Waits for a producer of the key, as another producer does. */
 export async function freeKey(execute: Execute, queue: string, dedupeKey: string): Promise<FreedKey> {
-  const [row] = await execute(FREE_KEY, [queue, dedupeKey])
-  if (row === undefined) throw new TypeError('free_key: expected one row')
+  const row = only(await execute(FREE_KEY, [queue, dedupeKey]))
   return textOf(row, 'result') as FreedKey
 }
 
@@ -130,13 +119,12 @@ export async function freeSomeKeys(
   afterKey: string | null,
   dryRun: boolean,
 ): Promise<Step> {
-  const [row] = await execute(FREE_KEYS, [queue, afterKey, dryRun])
-  if (row === undefined) throw new TypeError('free_keys: expected one row')
+  const row = only(await execute(FREE_KEYS, [queue, afterKey, dryRun]))
   return { count: numberOf(row, 'keys'), next: textOrNull(row, 'next_key') }
 }
 
-function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {
-  if (row === undefined) throw new TypeError('expected what became of the message')
+function answerOf<Answer extends CancelAnswer | ChangeAnswer>(rows: readonly Row[]): Answer {
+  const row = only(rows)
   return { result: textOf(row, 'result'), state: textOf(row, 'state') } as Answer
 }
 

@@ -1,8 +1,7 @@
-import type { Headers } from '../../message.ts'
-import { bigint, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { date, duration, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
-import { SAID } from './said.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** Which dead letters: those that match everything given. */
@@ -20,11 +19,7 @@ export interface DeadLetterMatch {
 }
 
 /** One message that is not tried again: a row of `sluice.dead_letters`. */
-export interface DeadLetter {
-  /** The name of its queue. */
-  readonly queue: string
-  /** The message's id. */
-  readonly id: string
+export interface DeadLetter extends StoredMessage {
   /** Why it died. */
   readonly reason: string
   /** The error of its last try; null if it had none. */
@@ -33,36 +28,12 @@ export interface DeadLetter {
   readonly failures: readonly Failure[]
   /** How many attempts it had. */
   readonly attempt: number
-  /** Its own limit of attempts; null if it had none. */
-  readonly maxAttempts: number | null
   /** When it died. */
   readonly diedAt: Date
   /** How long ago that was. */
   readonly ageMs: number
-  /** When it was enqueued. */
-  readonly enqueuedAt: Date
-  /** Null if none was given. */
-  readonly type: string | null
-  /** The version of the payload's schema, from 1. */
-  readonly schemaVersion: number
-  /** Null if none was given. */
-  readonly orderingKey: string | null
-  /** 0 (first) to 9. */
-  readonly priority: number
-  /** Null if none was given. */
-  readonly tenant: string | null
-  /** Null if none was given. */
-  readonly dedupeKey: string | null
   /** In the queue of a group: the position in the stream of the event that it is. */
   readonly position: number | null
-  /** Metadata; an empty object if there is none. */
-  readonly headers: Headers
-  /** The same as the server writes it. */
-  readonly headersJson: string
-  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
-  readonly payload: unknown
-  /** The same as the server writes it, with every digit. */
-  readonly payloadJson: string
 }
 
 /** Dead letters, the latest first. */
@@ -167,17 +138,14 @@ export async function summariseDeadLetters(execute: Execute, match: DeadLetterMa
 }
 
 const DEAD_LETTER = shape<DeadLetter>({
-  queue: text(),
-  id: bigint(),
+  ...STORED_MESSAGE,
   reason: text(),
   error: nullable.text(),
   failures: FAILURES,
   attempt: number(),
-  maxAttempts: nullable.number(),
   diedAt: date(),
   ageMs: duration(),
   position: nullable.number('event_position'),
-  ...SAID,
 })
 
 // Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the

@@ -1,16 +1,11 @@
-import type { Headers } from '../../message.ts'
-import { bigint, constant, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { constant, date, duration, nullable, number, shape } from '../shape.ts'
 import { type Execute, statement, textOf, textOrNull } from '../statement.ts'
 import { microseconds } from './instants.ts'
-import { SAID } from './said.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** A message that has succeeded, in a queue that keeps its history: a row of `sluice.completed`. */
-export interface CompletedMessage {
-  /** The name of its queue. */
-  readonly queue: string
-  /** The message's id. */
-  readonly id: string
+export interface CompletedMessage extends StoredMessage {
   /** What became of it. */
   readonly state: 'completed'
   /** When it was removed from its queue. */
@@ -27,34 +22,10 @@ export interface CompletedMessage {
   readonly claim: string | null
   /** Which attempt succeeded, from 1. */
   readonly attempt: number
-  /** Its own limit of attempts; null if it had none. */
-  readonly maxAttempts: number | null
   /** When its last failed attempt failed; null if none did. */
   readonly failedAt: Date | null
   /** How that attempt failed; null if none did. */
   readonly lastError: string | null
-  /** When it was enqueued. */
-  readonly enqueuedAt: Date
-  /** Null if none was given. */
-  readonly type: string | null
-  /** The version of the payload's schema, from 1. */
-  readonly schemaVersion: number
-  /** Null if none was given. */
-  readonly orderingKey: string | null
-  /** 0 (first) to 9. */
-  readonly priority: number
-  /** Null if none was given. */
-  readonly tenant: string | null
-  /** Null if none was given. */
-  readonly dedupeKey: string | null
-  /** Metadata; an empty object if there is none. */
-  readonly headers: Headers
-  /** The same as the server writes it. */
-  readonly headersJson: string
-  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
-  readonly payload: unknown
-  /** The same as the server writes it, with every digit. */
-  readonly payloadJson: string
 }
 
 /** Messages that have succeeded, the latest first. */
@@ -117,8 +88,7 @@ const HISTORY_REACH = 10_000
 const LAST_US = 8_640_000_000_000_000_000
 
 const COMPLETED = shape<CompletedMessage>({
-  queue: text(),
-  id: bigint(),
+  ...STORED_MESSAGE,
   state: constant('completed'),
   completedAt: date(),
   ageMs: duration((of) => `clock_timestamp() - ${of}.completed_at`),
@@ -127,10 +97,8 @@ const COMPLETED = shape<CompletedMessage>({
   worker: nullable.text(),
   claim: nullable.bigint(),
   attempt: number(),
-  maxAttempts: nullable.number(),
   failedAt: nullable.date(),
   lastError: nullable.text(),
-  ...SAID,
 })
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
