@@ -1,4 +1,6 @@
+import { separated } from '../../basics/words.ts'
 import type { StoredMessage } from '../../index.ts'
+import { MESSAGE_OPTIONS } from '../../message-options.ts'
 import { parseExactly, toJsonText, type View } from '../output.ts'
 import { printable } from './text.ts'
 
@@ -33,15 +35,18 @@ export function formatMessage(
 }
 
 function optionsOf(message: StoredMessage): readonly Fact[] {
-  return [
-    ['type', message.type],
-    ['schema version', String(message.schemaVersion)],
-    ['ordering key', message.orderingKey],
-    ['priority', String(message.priority)],
-    ['tenant', message.tenant],
-    ['dedupe key', message.dedupeKey],
-  ]
+  const values: ReadonlyMap<string, unknown> = new Map(Object.entries(message))
+  return SHOWN.filter((name) => values.has(name)).map((name) => {
+    const value = values.get(name) ?? null
+    return [separated(name, ' '), value === null ? null : String(value)]
+  })
 }
+
+/** The options, but for those that are shown elsewhere. */
+const SHOWN = [
+  ...Object.keys(MESSAGE_OPTIONS).filter((name) => name !== 'headers' && name !== 'maxAttempts'),
+  'dedupeKey',
+]
 
 /** '3', '3 (its own limit: 5)' */
 export function attemptsText({ attempt, maxAttempts }: StoredMessage & { readonly attempt: number }): string {

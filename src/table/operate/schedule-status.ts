@@ -1,21 +1,13 @@
-import { type MessageOption, type RowOptions, SCHEDULED_OPTIONS } from '../../message-options.ts'
-import {
-  bool,
-  type Column,
-  type Columns,
-  date,
-  duration,
-  jsonText,
-  msUntil,
-  nullable,
-  number,
-  shape,
-  text,
-} from '../shape.ts'
+import { type RowOptions, SCHEDULED_OPTIONS } from '../../message-options.ts'
+import { optionColumn } from '../enqueue/option-column.ts'
+import { bool, type Columns, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
 import { dateOrNull, microseconds } from './instants.ts'
 
-/** A schedule: a row of `sluice.schedules`. Beside its own properties it has the other options of its messages. */
+/**
+ * A schedule: a row of `sluice.schedules`. It also has the options of its messages, as in {@link ScheduleDefinition}, with times
+ * in milliseconds: `type`, `delayMs`. Null: none, or as the queue or the pipeline says.
+ */
 export interface ScheduleStatus extends MessageOptions {
   /** Its name. */
   readonly name: string
@@ -63,7 +55,6 @@ export interface ScheduleStatus extends MessageOptions {
   readonly changedBy: string | null
 }
 
-/** The options of the messages, with times in milliseconds. Null: none, or as the queue or the pipeline says. */
 type MessageOptions = Omit<RowOptions, 'headers' | 'dueAt'>
 
 /** Schedules by name, or those of one queue, or the one with a name. */
@@ -103,14 +94,8 @@ const SCHEDULE = shape<ScheduleStatus>({
 function optionColumns(): Columns<MessageOptions> {
   const options = SCHEDULED_OPTIONS.filter(({ name }) => name !== 'headers')
   return Object.fromEntries(
-    options.map(({ rowName, option }) => [rowName, columnOf(option)]),
+    options.map(({ rowName, option }) => [rowName, optionColumn(option)]),
   ) as Columns<MessageOptions>
-}
-
-function columnOf({ kind, byDefault }: MessageOption): Column<unknown> {
-  if (kind === 'time') return nullable.duration()
-  if (kind !== 'count') return nullable.text()
-  return byDefault === undefined ? nullable.number() : number()
 }
 
 function pausedColumns(of: string): string {
