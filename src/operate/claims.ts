@@ -3,19 +3,16 @@ import type { Message, Outcome } from '../message.ts'
 import type { Claim, ClaimSettlement } from '../pull/claim.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import type { KnownNames } from '../streams.ts'
 import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
-import { limit, queueOrNull, readFields } from './options.ts'
+import { limit, readFields } from './options.ts'
 
 /** `sluice.operate.claims`: claims by their ids, without a {@link Claim} object. */
 export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
   readonly #store: ClaimStore
 
-  constructor(known: KnownNames, operations: Operations, store: ClaimStore) {
-    this.#known = known
+  constructor(operations: Operations, store: ClaimStore) {
     this.#operations = operations
     this.#store = store
   }
@@ -30,7 +27,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly ClaimStatus[]> {
-    const readers = { queue: queueOrNull(this.#known), limit: limit(100) }
+    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
     const page = readFields('claims.list', options, readers, "As in claims.list({ queue: 'emails' })")
     return this.#operations.count((execute) => readClaims(execute, page.queue, page.limit))
   }

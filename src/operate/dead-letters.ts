@@ -3,7 +3,6 @@ import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { SluiceError } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../table/operate/change-dead-letters.ts'
 import {
   type DeadLetter,
@@ -15,7 +14,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { cursorByTime, ids, instant, limit, queueOrNull, readFields, text, unchecked } from './options.ts'
+import { cursorByTime, ids, instant, limit, readFields, text, unchecked } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -58,11 +57,9 @@ export interface DeadLetterChangeOptions {
 
 /** `sluice.operate.deadLetters` */
 export class DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -82,7 +79,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   /** One dead letter; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readDeadLetter(execute, name, id))
   }
@@ -132,7 +129,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   get #filter() {
-    return { queue: queueOrNull(this.#known), ...FILTER }
+    return { queue: this.#operations.queueOrNull, ...FILTER }
   }
 
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {

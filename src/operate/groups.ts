@@ -1,6 +1,6 @@
 import { integerWithin } from '../basics/options.ts'
 import type { QueueName } from '../queues.ts'
-import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
+import { checkGroupName, groupQueue, type StreamDefinitions } from '../streams.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import type { Execute } from '../table/statement.ts'
 import {
@@ -25,17 +25,15 @@ import {
   type StreamGroupOptions,
 } from './group-options.ts'
 import type { Operations } from './operations.ts'
-import { readFields, streamOrNull } from './options.ts'
+import { readFields } from './options.ts'
 import { CHANGE, PAUSE, type QueueChangeOptions } from './queue-settings.ts'
 import { offsetOf, type StreamOffset } from './stream-offset.ts'
 
 /** `sluice.groups`, and `sluice.operate.groups` */
 export class Groups<Definitions extends StreamDefinitions | undefined = undefined> {
-  readonly #definitions: StreamDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: StreamDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -61,7 +59,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly GroupStatus[]> {
-    const readers = { stream: streamOrNull(this.#definitions) }
+    const readers = { stream: this.#operations.streamOrNull }
     const { stream } = readFields('groups.list', options, readers, "As in groups.list({ stream: 'orders' })")
     return this.#operations.count((execute) => readGroups(execute, stream))
   }
@@ -181,7 +179,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
   #names(stream: unknown, group: unknown): readonly [stream: string, group: string] {
     const groupName = checkGroupName('group', group)
-    return [checkStreamName(stream, this.#definitions), groupName]
+    return [this.#operations.stream(stream), groupName]
   }
 
   async #of<T>(

@@ -1,10 +1,9 @@
 import { checkId } from '../basics/check-id.ts'
 import { LARGEST_INTEGER } from '../basics/options.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type CompletedMessage, type HistoryPage, readCompleted, readHistory } from '../table/operate/history.ts'
 import type { Operations } from './operations.ts'
-import { count, cursorByTime, instant, limit, queueOf, readFields, text } from './options.ts'
+import { count, cursorByTime, instant, limit, readFields, text } from './options.ts'
 
 /** What `history.list` takes: a queue, filters, and which page. */
 export interface HistoryOptions<Name extends string = string> {
@@ -32,11 +31,9 @@ export interface HistoryOptions<Name extends string = string> {
 
 /** `sluice.operate.history` */
 export class History<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -50,14 +47,14 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
    * @example const { messages, next } = await sluice.operate.history.list({ queue: 'orders', type: 'order.paid' })
    */
   async list(options: HistoryOptions<QueueName<Definitions>>): Promise<HistoryPage> {
-    const readers = { queue: queueOf(this.#known), ...FILTER }
+    const readers = { queue: this.#operations.queue, ...FILTER }
     const search = readFields('history.list', options, readers, "As in history.list({ queue: 'emails' })")
     return this.#operations.read((execute) => readHistory(execute, search, search))
   }
 
   /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readCompleted(execute, name, id))
   }

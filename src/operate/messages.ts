@@ -7,7 +7,6 @@ import { keyOf } from '../enqueue/dedupe.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import {
   type CancelAnswer,
   type ChangeAnswer,
@@ -24,15 +23,15 @@ import { type MessageStatus, peekMessages, readMessageStatus } from '../table/op
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
 import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import type { Operations } from './operations.ts'
-import { limit, queueOf, readFields } from './options.ts'
+import { limit, readFields } from './options.ts'
 import { readWhich, type WhichMessage } from './which-message.ts'
 
 /** `sluice.operate.messages`: messages that are not dead. */
 export class Messages<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #rules: MessageRules & KnownNames
+  readonly #rules: MessageRules
   readonly #operations: Operations
 
-  constructor(rules: MessageRules & KnownNames, operations: Operations) {
+  constructor(rules: MessageRules, operations: Operations) {
     this.#rules = rules
     this.#operations = operations
   }
@@ -46,14 +45,14 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
   async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
-    const readers = { queue: queueOf(this.#rules), ...MESSAGES_FILTER }
+    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
     const search = readFields('messages.list', options, readers, "As in messages.list({ queue: 'emails' })")
     return this.#operations.read((execute) => readMessagePage(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readMessageStatus(execute, name, id))
   }
@@ -68,7 +67,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @example const { state } = await sluice.operate.messages.status('reports', { dedupeKey: 'report 2030-01' })
    */
   async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     const message = readWhich('messages.status', which)
     return this.#operations.read((execute) => readKnownMessage(execute, name, message))
   }
@@ -84,7 +83,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     queue: QueueName<Definitions>,
     options: { readonly limit?: number } = {},
   ): Promise<readonly MessageStatus[]> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     const remedy = "As in messages.peek('emails', { limit: 5 })"
     const { limit: most } = readFields('messages.peek', options, { limit: limit(10) }, remedy)
     return this.#operations.read((execute) => peekMessages(execute, name, most))
@@ -179,20 +178,16 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     dedupeKey: string,
     options: MessageChangeOptions = {},
   ): Promise<FreedKey> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
     checkOptions('messages.freeKey', options)
     return this.#operations.change((execute) => freeKey(execute, name, key), options.tx)
   }
 
   #address(what: string, queue: unknown, which: WhichMessage, options: unknown): readonly [string, MessageAddress] {
-    const address = [this.#nameOf(queue), readWhich(what, which)] as const
+    const address = [this.#operations.queue(queue), readWhich(what, which)] as const
     checkOptions(what, options)
     return address
-  }
-
-  #nameOf(queue: unknown): string {
-    return checkOperatedQueue(queue, this.#rules)
   }
 
   /** A batch locks the message's slot while its handlers run: a few tries, without waiting for the lock. */

@@ -2,7 +2,6 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { dateOf, integer, storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { checkOperatedQueue, checkStreamName, type KnownNames, type StreamDefinitions } from '../streams.ts'
 import type { TimeCursor } from '../table/operate/time-cursor.ts'
 
 /** Reads the value of an option, which `what` names in errors. Undefined: it is not given. @throws SluiceError OPTION_INVALID */
@@ -95,21 +94,3 @@ export function cursorByTime(earliest: number): Reader<TimeCursor | null> {
 
 /** The caller's open transaction, and others that are checked where they are used. */
 export const unchecked: Reader<unknown> = (value) => value
-
-/** The name of a queue that may be operated. @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN */
-export const queueOf =
-  (known: KnownNames): Reader<string> =>
-  (value) =>
-    checkOperatedQueue(value, known)
-
-/** The name of a stream; null: all. @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN */
-export const streamOrNull =
-  (known: StreamDefinitions | undefined): Reader<string | null> =>
-  (value) =>
-    value === undefined ? null : checkStreamName(value, known)
-
-/** The same as {@link queueOf}; null: all queues. */
-export const queueOrNull =
-  (known: KnownNames): Reader<string | null> =>
-  (value) =>
-    value === undefined ? null : checkOperatedQueue(value, known)

@@ -3,10 +3,9 @@ import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
 import type { QueueSettingsInput, QueueSettingsStatus } from '../queue-settings.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
 import type { Operations } from './operations.ts'
-import { queueOrNull, readFields, text, unchecked } from './options.ts'
+import { readFields, text, unchecked } from './options.ts'
 import { readSettingsInput, SETTING_NAMES } from './read-settings.ts'
 
 /** Who changes something, and in which transaction. */
@@ -22,11 +21,9 @@ export interface QueueChangeOptions {
  * message's own option comes first, then what its queue has been told, then the code.
  */
 export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -38,13 +35,13 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
     const remedy = "As in queues.settings.list({ queue: 'emails' })"
-    const { queue } = readFields('queues.settings.list', options, { queue: queueOrNull(this.#known) }, remedy)
+    const { queue } = readFields('queues.settings.list', options, { queue: this.#operations.queueOrNull }, remedy)
     return this.#operations.read((execute) => readQueueSettings(execute, queue))
   }
 
   /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
     return found
   }
@@ -61,7 +58,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     settings: QueueSettingsInput,
     options: QueueChangeOptions = {},
   ): Promise<void> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const told = readSettingsInput('queues.settings.set', settings)
     const { by, tx } = readFields('queues.settings.set', options, CHANGE)
     await this.#operations.administer((execute) => setQueue(execute, name, told, by), tx)

@@ -1,5 +1,4 @@
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
@@ -7,7 +6,7 @@ import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/q
 import type { Execute } from '../table/statement.ts'
 import { type ClearFilter, readClearFilter } from './clear-filter.ts'
 import type { Operations } from './operations.ts'
-import { flag, queueOrNull, readFields } from './options.ts'
+import { flag, readFields } from './options.ts'
 import { CHANGE, PAUSE, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
 
 /** What `operate.queues.freeKeys` does. */
@@ -20,12 +19,10 @@ export interface FreeKeysOptions {
 export class Queues<Definitions extends QueueDefinitions | undefined = undefined> {
   /** Settings that change while workers run: list, get, set and unset them. */
   readonly settings: QueueSettings<Definitions>
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.settings = new QueueSettings(known, operations)
-    this.#known = known
+  constructor(operations: Operations) {
+    this.settings = new QueueSettings(operations)
     this.#operations = operations
   }
 
@@ -76,14 +73,14 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     queue: QueueName<Definitions>,
     options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const { by, reason, tx } = readFields('queues.pause', options, PAUSE)
     return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), tx)
   }
 
   /** Ends the pause of a queue, and wakes its workers. @returns false if it was not paused. @throws SluiceError as {@link Operate} */
   async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const { by, tx } = readFields('queues.resume', options, CHANGE)
     return this.#operations.change((execute) => resumeQueue(execute, name, by), tx)
   }
@@ -99,7 +96,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * const count = await sluice.operate.queues.clear('emails', { type: 'newsletter', dryRun: true })
    */
   async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const match = readClearFilter(filter)
     return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
   }
@@ -114,7 +111,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @example const count = await sluice.operate.queues.freeKeys('reports', { dryRun: true })
    */
   async freeKeys(queue: QueueName<Definitions>, options: FreeKeysOptions = {}): Promise<number> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const remedy = "As in queues.freeKeys('reports', { dryRun: true })"
     const { dryRun } = readFields('queues.freeKeys', options, { dryRun: flag }, remedy)
     return this.#inSteps((execute, after) => freeSomeKeys(execute, name, after, dryRun))
@@ -133,6 +130,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   #only(what: string, options: { readonly queue?: string }): string | null {
-    return readFields(what, options, { queue: queueOrNull(this.#known) }, `As in ${what}({ queue: 'emails' })`).queue
+    return readFields(what, options, { queue: this.#operations.queueOrNull }, `As in ${what}({ queue: 'emails' })`)
+      .queue
   }
 }

@@ -1,14 +1,14 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
-import { checkStreamName, type StreamDefinitions } from '../streams.ts'
+import type { StreamDefinitions } from '../streams.ts'
 import type { Execute } from '../table/statement.ts'
 import { type TrimResult, trimStream } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { readStreams, type StreamStatus } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
-import { count, flag, readFields, streamOrNull, text } from './options.ts'
+import { count, flag, readFields, text } from './options.ts'
 import type { ReadOptions } from './read-options.ts'
 import { StreamEvents } from './stream-events.ts'
 import { offsetOf, offsetOr, type StreamOffset } from './stream-offset.ts'
@@ -17,11 +17,9 @@ import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stre
 
 /** `sluice.streams`, and `sluice.operate.streams` */
 export class Streams<Definitions extends StreamDefinitions | undefined = undefined> {
-  readonly #definitions: StreamDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: StreamDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -41,7 +39,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     options: StreamChangeOptions = {},
   ): Promise<boolean> {
     checkKeys('options', options, ['tx'], 'As in streams.set(name, settings, { tx })')
-    const stream = checkStreamName(name, this.#definitions)
+    const stream = this.#operations.stream(name)
     const columns = columnsOf(settings)
     return this.#operations.administer((execute) => defineStream(execute, stream, columns), options.tx)
   }
@@ -52,7 +50,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly StreamStatus[]> {
-    const readers = { stream: streamOrNull(this.#definitions) }
+    const readers = { stream: this.#operations.streamOrNull }
     const { stream } = readFields('streams.list', options, readers, "As in streams.list({ stream: 'orders' })")
     return this.#operations.count((execute) => readStreams(execute, stream))
   }
@@ -70,7 +68,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     stream: Name,
     options: ReadOptions = {},
   ): StreamEvents<InputOf<Definitions, Name>> {
-    const plan = planOf(stream, options, this.#definitions)
+    const plan = planOf(options, this.#operations.stream(stream))
     const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
     return new StreamEvents(async function* (until) {
       yield* streamPages(plan, reading, until)
@@ -94,7 +92,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
   ): Promise<TrimResult> {
     const remedy = "As in streams.trim('orders', { position: 4711 })"
     const how = readFields('streams.trim', options, { force: flag, dryRun: flag }, remedy)
-    const [name, upTo] = [checkStreamName(stream, this.#definitions), offsetOf(before, 'streams.trim.before')]
+    const [name, upTo] = [this.#operations.stream(stream), offsetOf(before, 'streams.trim.before')]
     return this.#operations.administer(async (execute) => {
       const starts = await readPositions(execute, name, upTo)
       return trimStream(execute, name, Math.min(...starts) + 1, how)
@@ -102,16 +100,15 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
   }
 }
 
-/** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
-function planOf(stream: unknown, options: ReadOptions, definitions: StreamDefinitions | undefined): ReadPlan {
+/** @throws SluiceError OPTION_INVALID */
+function planOf(options: ReadOptions, stream: string): ReadPlan {
   const { signal: _, ...plan } = readFields(
     'streams.read',
     options,
     READ,
     "As in streams.read('orders', { from: 'start' })",
   )
-  const name = checkStreamName(stream, definitions)
-  if (!plan.follow || options.to === undefined) return { ...plan, stream: name }
+  if (!plan.follow || options.to === undefined) return { ...plan, stream }
   const sentence = 'streams.read.to: expected none with follow, received one'
   throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one of the two out`)
 }

@@ -1,16 +1,13 @@
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import type { KnownNames } from '../streams.ts'
 import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
 import type { Operations } from './operations.ts'
-import { limit, queueOrNull, readFields } from './options.ts'
+import { limit, readFields } from './options.ts'
 
 /** `sluice.operate.workers` */
 export class Workers<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -21,7 +18,7 @@ export class Workers<Definitions extends QueueDefinitions | undefined = undefine
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
-    const readers = { queue: queueOrNull(this.#known) }
+    const readers = { queue: this.#operations.queueOrNull }
     const { queue } = readFields('workers.list', options, readers, "As in workers.list({ queue: 'emails' })")
     return this.#operations.count((execute) => readWorkers(execute, queue))
   }
@@ -36,7 +33,7 @@ export class Workers<Definitions extends QueueDefinitions | undefined = undefine
   async inFlight(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly InFlightMessage[]> {
-    const readers = { queue: queueOrNull(this.#known), limit: limit(100) }
+    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
     const page = readFields('workers.inFlight', options, readers, "As in workers.inFlight({ queue: 'emails' })")
     return this.#operations.count((execute) => readInFlight(execute, page.queue, page.limit))
   }
