@@ -1,7 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../basics/options.ts'
 import { hasSqlState } from '../basics/sql-state.ts'
-import { checkAlphabet, mayHoldForeign } from '../enqueue/alphabet-check.ts'
+import { checkAlphabet } from '../enqueue/alphabet-check.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { SluiceError } from '../errors.ts'
@@ -80,10 +80,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     const schedule = await readDefinition(this.#rules, name, definition)
     const times = await timesOf(schedule.timing)
     return this.#operations.administer(async (execute) => {
-      const { alphabet } = this.#rules
-      if (mayHoldForeign(alphabet, schedule.message)) {
-        await checkAlphabet(alphabet, execute, [schedule.message], () => NAMES)
-      }
+      await checkAlphabet(this.#rules.alphabet, execute, [schedule.message], () => NAMES)
       const next = times.after((await readClockUs(execute)) / 1_000)
       return { outcome: await defineSchedule(execute, schedule, next), nextAt: toDate(next) }
     }, options.tx)

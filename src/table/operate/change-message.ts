@@ -1,4 +1,5 @@
 import type { MessageState } from '../../message.ts'
+import type { InsertRow } from '../enqueue/insert-row.ts'
 import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
 
 /** What became of a message that was to be cancelled. */
@@ -35,16 +36,11 @@ export interface MessageAddress {
   readonly dedupeKey: string | null
 }
 
-/** What a change writes; undefined: stays as it was. */
-export interface MessageChange {
-  readonly payload?: string | undefined
-  readonly headers?: string | undefined
-  readonly priority?: number | undefined
-  readonly type?: string | undefined
-  readonly schemaVersion?: number | undefined
-  readonly maxAttempts?: number | undefined
-  readonly ttlMs?: number | undefined
-}
+/** What can be changed, in the order of the arguments of `sluice.change`. */
+const CHANGED = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'maxAttempts', 'ttlMs'] as const
+
+/** What a change writes. What is left out stays as it was. */
+export type MessageChange = Partial<Pick<InsertRow, (typeof CHANGED)[number]>>
 
 /** Which messages to clear: those that match everything given. */
 export interface ClearMatch {
@@ -71,10 +67,9 @@ export async function changeMessage(
   execute: Execute,
   queue: string,
   { id, dedupeKey }: MessageAddress,
-  { payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs }: MessageChange,
+  change: MessageChange,
 ): Promise<ChangeAnswer> {
-  const given = [payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs]
-  return answerOf(await execute(CHANGE, [queue, id, ...given.map((value) => value ?? null), dedupeKey]))
+  return answerOf(await execute(CHANGE, [queue, id, ...CHANGED.map((name) => change[name] ?? null), dedupeKey]))
 }
 
 /** Makes a waiting message due after a delay, or at an instant in ISO 8601. */
