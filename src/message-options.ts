@@ -146,6 +146,9 @@ export const ON_DUPLICATE = ['reject', 'update', 'requeue', 'debounce', 'throttl
 /** One of {@link ON_DUPLICATE}. */
 export type OnDuplicate = (typeof ON_DUPLICATE)[number]
 
+/** What becomes of an enqueue with a dedupe key. */
+export const ENQUEUE_OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
+
 /** What an option is: `count` an integer, `text` of 1 to 255 bytes, `time` a duration, which is stored in milliseconds. */
 export type MessageOption = {
   /** Null if it is left out. */

@@ -12,7 +12,7 @@ type TextRow = Pick<InsertRow, 'payload' | 'headers'> & Partial<InsertRow>
  * Refuses rows with a character that the database's encoding lacks. If the server refused them, it would abort the
  * caller's transaction.
  *
- * @param namesOf what the message at a place is called in errors
+ * @param namesOf what the message at an index is called in errors
  * @throws SluiceError PAYLOAD_INVALID, OPTION_INVALID
  */
 export async function checkAlphabet(
@@ -21,6 +21,7 @@ export async function checkAlphabet(
   rows: readonly TextRow[],
   namesOf: (at: number) => MessageNames,
 ): Promise<void> {
+  if (!rows.some((row) => mayHoldForeign(alphabet, row))) return
   await alphabet.learnUnknown(execute, rows.flatMap(textsOf))
   for (const [at, row] of rows.entries()) {
     const { payload, options } = namesOf(at)
@@ -31,7 +32,7 @@ export async function checkAlphabet(
   }
 }
 
-/** Whether a row may hold a character that the database's encoding lacks, so that {@link checkAlphabet} has to look. */
+/** Whether a row may hold a character that the database's encoding lacks. To ask first saves one message a promise. */
 export function mayHoldForeign(alphabet: Alphabet, row: TextRow): boolean {
   if (alphabet.holdsAll) return false
   return !textsOf(row).every(isAscii)

@@ -1,8 +1,7 @@
 import type { Alphabet } from '../session/alphabet.ts'
 import { checkStreamName, type StreamDefinitions } from '../streams.ts'
-import type { Execute } from '../table/statement.ts'
 import { appendEvent, appendEvents, type EventRow } from '../table/stream/append.ts'
-import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
+import { checkAlphabet } from './alphabet-check.ts'
 import { type AppendOptions, readAppendOptions } from './append-options.ts'
 import { chunksOf, type Entry, namesAt, readList } from './read-list.ts'
 import { ALONE, checkSize, type MessageNames, readPayload } from './read-payload.ts'
@@ -42,7 +41,7 @@ async function appendRow(context: AppendContext, tx: unknown, stream: string, en
   const name = checkStreamName(stream, context.streams)
   const row = await readEvent(context, name, entry, ALONE)
   return within(context, tx, async (execute) => {
-    await refuseForeign(context, execute, [row], () => ALONE)
+    await checkAlphabet(context.alphabet, execute, [row], () => ALONE)
     return appendEvent(execute, name, row)
   })
 }
@@ -73,7 +72,7 @@ async function appendRows(
   const rows = await readList(EVENTS, events, (entry, names) => readEvent(context, name, entry, names))
   if (rows.length === 0) return []
   return within(context, tx, async (execute) => {
-    await refuseForeign(context, execute, rows, (at) => namesAt(EVENTS.name, at))
+    await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt(EVENTS.name, at))
     const positions: number[] = []
     for (const chunk of chunksOf(rows)) {
       // Not push(...appended): a call takes at most some 125,000 arguments.
@@ -97,13 +96,4 @@ export function readEvent(
   const target = { name: `stream ${stream}`, definition: streams?.[stream], payloadLimitBytes }
   const payload = readPayload(target, entry.payload, names.payload)
   return typeof payload === 'string' ? { ...labels, payload } : payload.then((text) => ({ ...labels, payload: text }))
-}
-
-async function refuseForeign(
-  { alphabet }: AppendContext,
-  execute: Execute,
-  rows: readonly EventRow[],
-  namesOf: (at: number) => MessageNames,
-): Promise<void> {
-  if (rows.some((row) => mayHoldForeign(alphabet, row))) await checkAlphabet(alphabet, execute, rows, namesOf)
 }

@@ -140,8 +140,7 @@ async function insertMany(
   if (rows.length === 0) return []
   checkAllDeduped(rows)
   return within(context, tx, async (execute) => {
-    if (rows.some((row) => mayHoldForeign(context.alphabet, row)))
-      await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt(MESSAGES.name, at))
+    await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt(MESSAGES.name, at))
     return insertAll(execute, name, rows)
   })
 }

@@ -42,6 +42,25 @@ type ObjectOf<Properties, Required> = {
   readonly [Name in keyof Properties as Name extends Required ? never : Name]?: ValueOf<Properties[Name]>
 }
 
+/** An object that has all of these properties, as answers do. */
+export function objectOf<const Properties extends Readonly<Record<string, JsonSchema>>>(
+  description: string,
+  properties: Properties,
+) {
+  const required = Object.keys(properties) as readonly string[] as readonly Extract<keyof Properties, string>[]
+  return { description, type: 'object', required, properties } as const
+}
+
+/** An array of values. */
+export function arrayOf<const Items extends JsonSchema>(description: string, items: Items) {
+  return { description, type: 'array', items } as const
+}
+
+/** An object of options: each may be left out, and there are no others. */
+export function optionsOf<const Properties extends Readonly<Record<string, JsonSchema>>>(properties: Properties) {
+  return { description: 'an object of options', type: 'object', additionalProperties: false, properties } as const
+}
+
 type TypeName = keyof Types
 
 interface Types {

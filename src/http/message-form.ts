@@ -1,58 +1,41 @@
 import type { Message } from '../message.ts'
 import { storedOf } from '../process/internals.ts'
 import { ID, INSTANT } from './forms.ts'
-import type { JsonSchema, ValueOf } from './json-schema.ts'
+import { arrayOf, type JsonSchema, objectOf } from './json-schema.ts'
 
-/** A message as it was claimed or popped. */
-const TAKEN_MESSAGE = {
-  description: 'a message',
-  type: 'object',
-  required: [
-    'id',
-    'payload',
-    'headers',
-    'type',
-    'schemaVersion',
-    'orderingKey',
-    'priority',
-    'attempt',
-    'maxAttempts',
-    'tenant',
-    'dedupeKey',
-    'enqueuedAt',
-    'dueAt',
-    'expiresAt',
-  ],
-  properties: {
-    id: ID,
+/** A message as it was claimed or popped: all but its content. */
+const PLAIN = {
+  id: ID,
+  type: { description: 'the type, or null', type: ['string', 'null'] },
+  schemaVersion: { description: "the version of the payload's schema", type: 'integer' },
+  orderingKey: { description: 'the ordering key, or null', type: ['string', 'null'] },
+  priority: { description: 'the priority, from 0 (first) to 9', type: 'integer' },
+  attempt: { description: 'which try this is, from 1', type: 'integer' },
+  maxAttempts: {
+    description: 'after how many failed attempts it becomes a dead letter; null if the limit of the claim applies',
+    type: ['integer', 'null'],
+  },
+  tenant: { description: 'the tenant, or null', type: ['string', 'null'] },
+  dedupeKey: { description: 'the dedupe key, or null', type: ['string', 'null'] },
+  enqueuedAt: INSTANT,
+  dueAt: INSTANT,
+  expiresAt: {
+    description: 'the end of its life, an instant in ISO 8601; null: it never expires',
+    type: ['string', 'null'],
+    format: 'date-time',
+  },
+} as const satisfies { readonly [Name in keyof Message]?: JsonSchema }
+
+const PLAIN_NAMES = Object.keys(PLAIN)
+
+export const TAKEN_MESSAGES = arrayOf(
+  'messages',
+  objectOf('a message', {
+    ...PLAIN,
     payload: { description: 'the payload, as it was enqueued' },
     headers: { description: 'the headers, an object of JSON values', type: 'object' },
-    type: { description: 'the type, or null', type: ['string', 'null'] },
-    schemaVersion: { description: "the version of the payload's schema", type: 'integer' },
-    orderingKey: { description: 'the ordering key, or null', type: ['string', 'null'] },
-    priority: { description: 'the priority, from 0 (first) to 9', type: 'integer' },
-    attempt: { description: 'which try this is, from 1', type: 'integer' },
-    maxAttempts: {
-      description: 'after how many failed attempts it becomes a dead letter; null if the limit of the claim applies',
-      type: ['integer', 'null'],
-    },
-    tenant: { description: 'the tenant, or null', type: ['string', 'null'] },
-    dedupeKey: { description: 'the dedupe key, or null', type: ['string', 'null'] },
-    enqueuedAt: INSTANT,
-    dueAt: INSTANT,
-    expiresAt: {
-      description: 'the end of its life, an instant in ISO 8601; null: it never expires',
-      type: ['string', 'null'],
-      format: 'date-time',
-    },
-  },
-} as const satisfies JsonSchema
-
-export const TAKEN_MESSAGES = {
-  description: 'messages',
-  type: 'array',
-  items: TAKEN_MESSAGE,
-} as const satisfies JsonSchema
+  }),
+)
 
 /**
  * The JSON text of messages, with payloads and headers as they are stored. A schema may turn a payload into a value that
@@ -63,12 +46,6 @@ export function messagesText(messages: readonly Message[]): string {
 }
 
 function textOf(message: Message): string {
-  const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey } = message
-  const { enqueuedAt, dueAt, expiresAt } = message
-  const plain: Omit<Required<ValueOf<typeof TAKEN_MESSAGE>>, 'payload' | 'headers'> = {
-    ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey },
-    ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON(), expiresAt: expiresAt?.toJSON() ?? null },
-  }
   const { payload, headers } = storedOf(message)
-  return `${JSON.stringify(plain).slice(0, -1)},"payload":${payload},"headers":${headers}}`
+  return `${JSON.stringify(message, PLAIN_NAMES).slice(0, -1)},"payload":${payload},"headers":${headers}}`
 }

@@ -1,22 +1,18 @@
-import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Claim, ClaimSettlement } from '../pull/claim.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
-import { limitOf } from './options.ts'
+import { limit, readFields } from './options.ts'
 
 /** `sluice.operate.claims`: claims by their ids, without a {@link Claim} object. */
 export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
   readonly #store: ClaimStore
 
-  constructor(known: KnownNames, operations: Operations, store: ClaimStore) {
-    this.#known = known
+  constructor(operations: Operations, store: ClaimStore) {
     this.#operations = operations
     this.#store = store
   }
@@ -31,10 +27,9 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly ClaimStatus[]> {
-    checkKeys('claims.list', options, ['queue', 'limit'], "As in claims.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
-    const limit = limitOf(options.limit, 'claims.list.limit', 100)
-    return this.#operations.count((execute) => readClaims(execute, queue, limit))
+    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
+    const page = readFields('claims.list', options, readers, "As in claims.list({ queue: 'emails' })")
+    return this.#operations.count((execute) => readClaims(execute, page.queue, page.limit))
   }
 
   /**

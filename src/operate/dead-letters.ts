@@ -1,9 +1,8 @@
 import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
-import { expected, SluiceError } from '../errors.ts'
+import { SluiceError } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../table/operate/change-dead-letters.ts'
 import {
   type DeadLetter,
@@ -15,7 +14,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
+import { cursorByTime, ids, instant, limit, readFields, text, unchecked } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -58,11 +57,9 @@ export interface DeadLetterChangeOptions {
 
 /** `sluice.operate.deadLetters` */
 export class DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -74,20 +71,15 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
   async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
-    const what = 'deadLetters.list'
-    checkKeys(what, options, [...FILTER_KEYS, 'limit', 'after'], `As in ${what}({ queue: 'emails' })`)
-    const match = this.#match(options, what)
-    const search = {
-      limit: limitOf(options.limit, `${what}.limit`, 50),
-      after: options.after === undefined || options.after === null ? undefined : cursorOf(options.after),
-    }
-    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, match, search))
-    return { deadLetters, next: next && `${next.diedUs}.${next.id}` }
+    const readers = { ...this.#filter, limit: limit(50), after: cursorByTime(EARLIEST_US) }
+    const search = readFields('deadLetters.list', options, readers, "As in deadLetters.list({ queue: 'emails' })")
+    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
+    return { deadLetters, next: next && `${next.us}.${next.id}` }
   }
 
   /** One dead letter; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readDeadLetter(execute, name, id))
   }
@@ -99,8 +91,8 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * @throws SluiceError as {@link Operate}
    */
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
-    checkKeys('deadLetters.summarise', filter, FILTER_KEYS, "As in deadLetters.summarise({ queue: 'emails' })")
-    const match = this.#match(filter, 'deadLetters.summarise')
+    const what = 'deadLetters.summarise'
+    const match = readFields(what, filter, this.#filter, `As in ${what}({ queue: 'emails' })`)
     return this.#operations.count((execute) => summariseDeadLetters(execute, match))
   }
 
@@ -136,38 +128,29 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
     return this.#operations.administer((execute) => deleteDeadLetters(execute, match), options.tx)
   }
 
-  #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
-    checkKeys(what, choice, [...FILTER_KEYS, 'allQueues'], `As in ${what}({ queue: 'emails' })`)
-    checkKeys(what, options, ['tx'])
-    const { allQueues, ...filter }: DeadLetterFilter & { readonly allQueues?: unknown } = choice
-    if ((filter.queue === undefined) === (allQueues === true)) return this.#match(filter, what)
-    const received = filter.queue === undefined ? 'neither' : 'both'
-    throw new SluiceError('OPTION_INVALID', `${what}: expected either a queue or allQueues: true, received ${received}`)
+  get #filter() {
+    return { queue: this.#operations.queueOrNull, ...FILTER }
   }
 
-  #match(filter: DeadLetterFilter, what: string): DeadLetterMatch {
-    return {
-      queue: filter.queue === undefined ? null : checkOperatedQueue(filter.queue, this.#known),
-      ids: filter.ids === undefined ? null : idsOf(filter.ids, `${what}.ids`),
-      type: textOf(filter.type, `${what}.type`) ?? null,
-      tenant: textOf(filter.tenant, `${what}.tenant`) ?? null,
-      diedBeforeUs: microsecondsOf(filter.diedBefore, `${what}.diedBefore`),
-      diedAfterUs: microsecondsOf(filter.diedAfter, `${what}.diedAfter`),
-      reason: textOf(filter.reason, `${what}.reason`) ?? null,
-      error: textOf(filter.error, `${what}.error`) ?? null,
-    }
+  #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
+    const readers = { ...this.#filter, allQueues: unchecked }
+    const { allQueues, ...match } = readFields(what, choice, readers, `As in ${what}({ queue: 'emails' })`)
+    checkKeys(what, options, ['tx'])
+    if ((match.queue === null) === (allQueues === true)) return match
+    const received = match.queue === null ? 'neither' : 'both'
+    throw new SluiceError('OPTION_INVALID', `${what}: expected either a queue or allQueues: true, received ${received}`)
   }
 }
 
-const FILTER_KEYS = ['queue', 'ids', 'type', 'tenant', 'diedBefore', 'diedAfter', 'reason', 'error'] as const
+const FILTER = {
+  ids,
+  type: text,
+  tenant: text,
+  diedBefore: instant,
+  diedAfter: instant,
+  reason: text,
+  error: text,
+}
 
 /** The server has no time before the year 4714 BC. */
 const EARLIEST_US = -210_866_803_200_000_000
-
-function cursorOf(after: unknown): { readonly diedUs: string; readonly id: string } {
-  const [, diedUs, id] = (typeof after === 'string' && /^(-?\d{1,18})\.(\d{1,19})$/.exec(after)) || []
-  if (diedUs === undefined || id === undefined || Number(diedUs) < EARLIEST_US) {
-    throw expected('OPTION_INVALID', 'deadLetters.list.after', 'the next of a page', after)
-  }
-  return { diedUs, id: checkId(id, 'deadLetters.list.after') }
-}

@@ -1,11 +1,7 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer, LARGEST_INTEGER } from '../basics/options.ts'
-import { expected } from '../errors.ts'
-import type { GroupParams } from '../table/stream/change-groups.ts'
+import { LARGEST_INTEGER } from '../basics/options.ts'
 import type { OnFailure } from '../table/stream/known-group.ts'
-import type { PlaceParams } from '../table/stream/read-events.ts'
-import { booleanOf } from './options.ts'
-import { offsetOf, type StreamOffset } from './stream-offset.ts'
+import { boolean, count, flag, oneOf } from './options.ts'
+import { offsetOr, type StreamOffset } from './stream-offset.ts'
 
 /** Where a group begins, and how it handles failures. */
 export interface StreamGroupOptions {
@@ -53,31 +49,16 @@ export interface SeekResult {
   readonly dropped: number
 }
 
-/** @throws SluiceError OPTION_INVALID */
-export function readGroupOptions(options: StreamGroupOptions): GroupParams & { readonly from: PlaceParams } {
-  const what = 'groups.set'
-  const keys = ['from', 'onFailure', 'deferLimit', 'keepUnread'] as const
-  checkKeys(what, options, keys, `As in ${what}('orders', 'billing', { from: 'start' })`)
-  const { onFailure } = options
-  if (onFailure !== undefined && onFailure !== 'defer' && onFailure !== 'stop')
-    throw expected('OPTION_INVALID', `${what}.onFailure`, "'defer' or 'stop'", onFailure)
-  return {
-    from: offsetOf(options.from ?? 'end', `${what}.from`),
-    onFailure: onFailure ?? null,
-    deferLimit: integer(`${what}.deferLimit`, options.deferLimit, null, 0, LARGEST_INTEGER),
-    keepUnread: booleanOf(options.keepUnread, `${what}.keepUnread`) ?? null,
-  }
+/** The readers of {@link StreamGroupOptions}. */
+export const GROUP = {
+  from: offsetOr('end'),
+  onFailure: oneOf(['defer', 'stop'], "'defer' or 'stop'"),
+  deferLimit: count(null, 0, LARGEST_INTEGER),
+  keepUnread: boolean,
 }
 
-/** @throws SluiceError OPTION_INVALID */
-export function readSeekOptions(options: SeekOptions): {
-  readonly deferred: 'keep' | 'drop' | null
-  readonly dryRun: boolean
-} {
-  const what = 'groups.seek'
-  checkKeys(what, options, ['dryRun', 'deferred'], `As in ${what}('orders', 'billing', 'start', { dryRun: true })`)
-  const { deferred } = options
-  if (deferred !== undefined && deferred !== 'keep' && deferred !== 'drop')
-    throw expected('OPTION_INVALID', `${what}.deferred`, "'keep' or 'drop'", deferred)
-  return { deferred: deferred ?? null, dryRun: booleanOf(options.dryRun, `${what}.dryRun`) ?? false }
-}
+/** The reader of {@link RetrySlotsOptions}. */
+export const RETRY = { slot: count(null, 0, 63) }
+
+/** The readers of {@link SeekOptions}. */
+export const SEEK = { dryRun: flag, deferred: oneOf(['keep', 'drop'], "'keep' or 'drop'") }

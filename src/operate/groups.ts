@@ -1,7 +1,6 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer, integerWithin } from '../basics/options.ts'
+import { integerWithin } from '../basics/options.ts'
 import type { QueueName } from '../queues.ts'
-import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
+import { checkGroupName, groupQueue, type StreamDefinitions } from '../streams.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import type { Execute } from '../table/statement.ts'
 import {
@@ -17,25 +16,24 @@ import { readGroup } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { type GroupSlotStatus, type GroupStatus, readGroupSlots, readGroups } from '../table/stream/stream-status.ts'
 import {
+  GROUP,
+  RETRY,
   type RetrySlotsOptions,
-  readGroupOptions,
-  readSeekOptions,
+  SEEK,
   type SeekOptions,
   type SeekResult,
   type StreamGroupOptions,
 } from './group-options.ts'
 import type { Operations } from './operations.ts'
-import { textOf } from './options.ts'
-import { byOf, type QueueChangeOptions } from './queue-settings.ts'
+import { readFields } from './options.ts'
+import { CHANGE, PAUSE, type QueueChangeOptions } from './queue-settings.ts'
 import { offsetOf, type StreamOffset } from './stream-offset.ts'
 
 /** `sluice.groups`, and `sluice.operate.groups` */
 export class Groups<Definitions extends StreamDefinitions | undefined = undefined> {
-  readonly #definitions: StreamDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: StreamDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -50,7 +48,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
    * @example await sluice.groups.set('orders', 'billing', { from: 'start' })
    */
   async set(stream: QueueName<Definitions>, group: string, options: StreamGroupOptions = {}): Promise<boolean> {
-    const { from, ...params } = readGroupOptions(options)
+    const remedy = "As in groups.set('orders', 'billing', { from: 'start' })"
+    const { from, ...params } = readFields('groups.set', options, GROUP, remedy)
     return this.#of(stream, group, 'administer', (execute, ...names) => createGroup(execute, ...names, from, params))
   }
 
@@ -60,8 +59,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly GroupStatus[]> {
-    checkKeys('groups.list', options, ['stream'], "As in groups.list({ stream: 'orders' })")
-    const stream = options.stream === undefined ? null : checkStreamName(options.stream, this.#definitions)
+    const readers = { stream: this.#operations.streamOrNull }
+    const { stream } = readFields('groups.list', options, readers, "As in groups.list({ stream: 'orders' })")
     return this.#operations.count((execute) => readGroups(execute, stream))
   }
 
@@ -87,7 +86,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
     to: StreamOffset,
     options: SeekOptions = {},
   ): Promise<SeekResult> {
-    const { deferred, dryRun } = readSeekOptions(options)
+    const remedy = "As in groups.seek('orders', 'billing', 'start', { dryRun: true })"
+    const { deferred, dryRun } = readFields('groups.seek', options, SEEK, remedy)
     const offset = offsetOf(to, 'groups.seek.to')
     return this.#of(stream, group, dryRun ? 'count' : 'change', async (execute, ...names): Promise<SeekResult> => {
       await readGroup(execute, ...names)
@@ -106,8 +106,8 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
    * @example await sluice.groups.retry('orders', 'billing')
    */
   async retry(stream: QueueName<Definitions>, group: string, options: RetrySlotsOptions = {}): Promise<number> {
-    checkKeys('groups.retry', options, ['slot'], "As in groups.retry('orders', 'billing', { slot: 3 })")
-    const slot = integer('groups.retry.slot', options.slot, null, 0, 63)
+    const remedy = "As in groups.retry('orders', 'billing', { slot: 3 })"
+    const { slot } = readFields('groups.retry', options, RETRY, remedy)
     return this.#of(stream, group, 'change', (execute, ...names) => retrySlots(execute, ...names, slot))
   }
 
@@ -152,15 +152,14 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
     group: string,
     options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
-    const by = byOf('groups.pause', options, ['reason'])
-    const reason = textOf(options.reason, 'groups.pause.reason') ?? null
-    return this.#ofQueue(stream, group, (execute, queue) => pauseQueue(execute, queue, by, reason), options.tx)
+    const { by, reason, tx } = readFields('groups.pause', options, PAUSE)
+    return this.#ofQueue(stream, group, (execute, queue) => pauseQueue(execute, queue, by, reason), tx)
   }
 
   /** Ends the pause of a group. @returns false if it was not paused. @throws SluiceError as {@link pause} */
   async resume(stream: QueueName<Definitions>, group: string, options: QueueChangeOptions = {}): Promise<boolean> {
-    const by = byOf('groups.resume', options)
-    return this.#ofQueue(stream, group, (execute, queue) => resumeQueue(execute, queue, by), options.tx)
+    const { by, tx } = readFields('groups.resume', options, CHANGE)
+    return this.#ofQueue(stream, group, (execute, queue) => resumeQueue(execute, queue, by), tx)
   }
 
   /**
@@ -181,7 +180,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
   #names(stream: unknown, group: unknown): readonly [stream: string, group: string] {
     const groupName = checkGroupName('group', group)
-    return [checkStreamName(stream, this.#definitions), groupName]
+    return [this.#operations.stream(stream), groupName]
   }
 
   async #of<T>(

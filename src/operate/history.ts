@@ -1,18 +1,9 @@
 import { checkId } from '../basics/check-id.ts'
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer, LARGEST_INTEGER } from '../basics/options.ts'
-import { expected } from '../errors.ts'
+import { LARGEST_INTEGER } from '../basics/options.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
-import {
-  type CompletedMessage,
-  type HistoryCursor,
-  type HistoryPage,
-  readCompleted,
-  readHistory,
-} from '../table/operate/history.ts'
+import { type CompletedMessage, type HistoryPage, readCompleted, readHistory } from '../table/operate/history.ts'
 import type { Operations } from './operations.ts'
-import { limitOf, microsecondsOf, textOf } from './options.ts'
+import { count, cursorByTime, instant, limit, readFields, text } from './options.ts'
 
 /** What `history.list` takes: a queue, filters, and which page. */
 export interface HistoryOptions<Name extends string = string> {
@@ -40,11 +31,9 @@ export interface HistoryOptions<Name extends string = string> {
 
 /** `sluice.operate.history` */
 export class History<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -58,50 +47,27 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
    * @example const { messages, next } = await sluice.operate.history.list({ queue: 'orders', type: 'order.paid' })
    */
   async list(options: HistoryOptions<QueueName<Definitions>>): Promise<HistoryPage> {
-    const what = 'history.list'
-    checkKeys(what, options, KEYS, `As in ${what}({ queue: 'emails' })`)
-    const match = {
-      queue: checkOperatedQueue(options.queue, this.#known),
-      type: textOf(options.type, `${what}.type`) ?? null,
-      orderingKey: textOf(options.orderingKey, `${what}.orderingKey`) ?? null,
-      tenant: textOf(options.tenant, `${what}.tenant`) ?? null,
-      worker: textOf(options.worker, `${what}.worker`) ?? null,
-      minAttempts: integer(`${what}.minAttempts`, options.minAttempts, 1, 1, LARGEST_INTEGER),
-      completedBeforeUs: microsecondsOf(options.completedBefore, `${what}.completedBefore`),
-      completedAfterUs: microsecondsOf(options.completedAfter, `${what}.completedAfter`),
-    }
-    const page = {
-      limit: limitOf(options.limit, `${what}.limit`, 50),
-      after: options.after === undefined || options.after === null ? undefined : cursorOf(options.after),
-    }
-    return this.#operations.read((execute) => readHistory(execute, match, page))
+    const readers = { queue: this.#operations.queue, ...FILTER }
+    const search = readFields('history.list', options, readers, "As in history.list({ queue: 'emails' })")
+    return this.#operations.read((execute) => readHistory(execute, search, search))
   }
 
   /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readCompleted(execute, name, id))
   }
 }
 
-const KEYS = [
-  'queue',
-  'type',
-  'orderingKey',
-  'tenant',
-  'worker',
-  'minAttempts',
-  'completedBefore',
-  'completedAfter',
-  'limit',
-  'after',
-] as const
-
-function cursorOf(after: unknown): HistoryCursor {
-  const [, completedUs, id] = (typeof after === 'string' && /^(\d{1,18})\.(\d{1,19})$/.exec(after)) || []
-  if (completedUs === undefined || id === undefined) {
-    throw expected('OPTION_INVALID', 'history.list.after', 'the next of a page', after)
-  }
-  return { completedUs, id: checkId(id, 'history.list.after') }
+const FILTER = {
+  type: text,
+  orderingKey: text,
+  tenant: text,
+  worker: text,
+  minAttempts: count(1, 1, LARGEST_INTEGER),
+  completedBefore: instant,
+  completedAfter: instant,
+  limit: limit(50),
+  after: cursorByTime(0),
 }

@@ -43,15 +43,8 @@ export async function readChanges(rules: MessageRules, queue: string, changes: M
   const names = { payload: `${WHAT}.payload`, options: WHAT }
   const row: Partial<InsertRow> & ReadOptions =
     payload === undefined ? readOptions(options, WHAT) : await readMessage(rules, queue, { payload, options }, names)
-  return {
-    payload: row.payload,
-    headers: options.headers === undefined ? undefined : row.headers,
-    priority: options.priority === undefined ? undefined : row.priority,
-    type: row.type ?? undefined,
-    schemaVersion: options.schemaVersion === undefined ? undefined : row.schemaVersion,
-    maxAttempts: row.maxAttempts ?? undefined,
-    ttlMs: row.ttlMs ?? undefined,
-  }
+  const columns = given.map(([name]) => (name === 'ttl' ? 'ttlMs' : name) as keyof MessageChange)
+  return Object.fromEntries(columns.map((column) => [column, row[column]]))
 }
 
 const WHAT = 'messages.change'

@@ -7,7 +7,6 @@ import { keyOf } from '../enqueue/dedupe.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import {
   type CancelAnswer,
   type ChangeAnswer,
@@ -22,17 +21,17 @@ import { type KnownMessage, readKnownMessage } from '../table/operate/known-mess
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
+import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import type { Operations } from './operations.ts'
-import { limitOf } from './options.ts'
-import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
+import { limit, readFields } from './options.ts'
 import { readWhich, type WhichMessage } from './which-message.ts'
 
 /** `sluice.operate.messages`: messages that are not dead. */
 export class Messages<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #rules: MessageRules & KnownNames
+  readonly #rules: MessageRules
   readonly #operations: Operations
 
-  constructor(rules: MessageRules & KnownNames, operations: Operations) {
+  constructor(rules: MessageRules, operations: Operations) {
     this.#rules = rules
     this.#operations = operations
   }
@@ -46,13 +45,14 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
   async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
-    const { filter, page } = readMessagesOptions(options, this.#rules)
-    return this.#operations.read((execute) => readMessagePage(execute, filter, page))
+    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
+    const search = readFields('messages.list', options, readers, "As in messages.list({ queue: 'emails' })")
+    return this.#operations.read((execute) => readMessagePage(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readMessageStatus(execute, name, id))
   }
@@ -67,7 +67,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @example const { state } = await sluice.operate.messages.status('reports', { dedupeKey: 'report 2030-01' })
    */
   async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     const message = readWhich('messages.status', which)
     return this.#operations.read((execute) => readKnownMessage(execute, name, message))
   }
@@ -83,10 +83,10 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     queue: QueueName<Definitions>,
     options: { readonly limit?: number } = {},
   ): Promise<readonly MessageStatus[]> {
-    const name = this.#nameOf(queue)
-    checkKeys('messages.peek', options, ['limit'], "As in messages.peek('emails', { limit: 5 })")
-    const limit = limitOf(options.limit, 'messages.peek.limit', 10)
-    return this.#operations.read((execute) => peekMessages(execute, name, limit))
+    const name = this.#operations.queue(queue)
+    const remedy = "As in messages.peek('emails', { limit: 5 })"
+    const { limit: most } = readFields('messages.peek', options, { limit: limit(10) }, remedy)
+    return this.#operations.read((execute) => peekMessages(execute, name, most))
   }
 
   /**
@@ -106,9 +106,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     which: WhichMessage,
     options: MessageChangeOptions = {},
   ): Promise<CancelAnswer> {
-    const name = this.#nameOf(queue)
-    const message = readWhich('messages.cancel', which)
-    checkOptions('messages.cancel', options)
+    const [name, message] = this.#address('messages.cancel', queue, which, options)
     return this.#operations.change((execute) => cancelMessage(execute, name, message), options.tx)
   }
 
@@ -127,9 +125,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     changes: MessageChanges<InputOf<Definitions, Name>>,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    const name = this.#nameOf(queue)
-    const message = readWhich('messages.change', which)
-    checkOptions('messages.change', options)
+    const [name, message] = this.#address('messages.change', queue, which, options)
     const change = await readChanges(this.#rules, name, changes)
     return this.#operations.administer((execute) => changeMessage(execute, name, message, change), options.tx)
   }
@@ -149,9 +145,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     to: NewDueTime,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    const name = this.#nameOf(queue)
-    const message = readWhich('messages.reschedule', which)
-    checkOptions('messages.reschedule', options)
+    const [name, message] = this.#address('messages.reschedule', queue, which, options)
     return this.#patiently(name, message, dueTimeOf(to), options)
   }
 
@@ -166,9 +160,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     which: WhichMessage,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    const name = this.#nameOf(queue)
-    const message = readWhich('messages.runNow', which)
-    checkOptions('messages.runNow', options)
+    const [name, message] = this.#address('messages.runNow', queue, which, options)
     return this.#patiently(name, message, { delayMs: 0, dueAt: null }, options)
   }
 
@@ -188,14 +180,16 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     dedupeKey: string,
     options: MessageChangeOptions = {},
   ): Promise<FreedKey> {
-    const name = this.#nameOf(queue)
+    const name = this.#operations.queue(queue)
     const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
     checkOptions('messages.freeKey', options)
     return this.#operations.change((execute) => freeKey(execute, name, key), options.tx)
   }
 
-  #nameOf(queue: unknown): string {
-    return checkOperatedQueue(queue, this.#rules)
+  #address(what: string, queue: unknown, which: WhichMessage, options: unknown): readonly [string, MessageAddress] {
+    const address = [this.#operations.queue(queue), readWhich(what, which)] as const
+    checkOptions(what, options)
+    return address
   }
 
   /** A batch locks the message's slot while its handlers run: a few tries, without waiting for the lock. */

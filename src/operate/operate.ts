@@ -48,17 +48,17 @@ export class Operate<
   readonly #operations: Operations
 
   constructor(rules: ScheduleRules & KnownNames, options: OperationsOptions, claims: ClaimStore) {
-    const operations = new Operations(options)
+    const operations = new Operations(rules, options)
     this.#operations = operations
     this.messages = new Messages(rules, operations)
-    this.queues = new Queues(rules, operations)
-    this.workers = new Workers(rules, operations)
-    this.deadLetters = new DeadLetters(rules, operations)
-    this.claims = new Claims(rules, operations, claims)
-    this.history = new History(rules, operations)
+    this.queues = new Queues(operations)
+    this.workers = new Workers(operations)
+    this.deadLetters = new DeadLetters(operations)
+    this.claims = new Claims(operations, claims)
+    this.history = new History(operations)
     this.schedules = new Schedules(rules, operations)
-    this.streams = new Streams(rules.streams, operations)
-    this.groups = new Groups(rules.streams, operations)
+    this.streams = new Streams(operations)
+    this.groups = new Groups(operations)
   }
 
   /** Reads the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */

@@ -5,6 +5,7 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { executorOf } from '../enqueue/transaction.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { Calls } from '../process/calls.ts'
+import { checkOperatedQueue, checkStreamName, type KnownNames } from '../streams.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
@@ -16,16 +17,33 @@ export interface OperationsOptions {
   readonly calls: Calls
 }
 
-/** Runs operations, a few at a time, each in a transaction. The first one checks the schema. */
+/**
+ * Checks names against those that the application has defined, and runs operations, a few at a time, each in a transaction. The
+ * first one checks the schema.
+ */
 export class Operations {
+  readonly #known: KnownNames
   readonly #options: OperationsOptions
   /** A web page with many viewers must not use up the server's connections. */
   readonly #gate = new Gate(CONNECTIONS)
   #schemaFits = false
 
-  constructor(options: OperationsOptions) {
+  constructor(known: KnownNames, options: OperationsOptions) {
+    this.#known = known
     this.#options = options
   }
+
+  /** The name of a queue that may be operated. @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN */
+  readonly queue = (name: unknown): string => checkOperatedQueue(name, this.#known)
+
+  /** The same; null: all queues. */
+  readonly queueOrNull = (name: unknown): string | null => (name === undefined ? null : this.queue(name))
+
+  /** The name of a stream. @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN */
+  readonly stream = (name: unknown): string => checkStreamName(name, this.#known.streams)
+
+  /** The same; null: all streams. */
+  readonly streamOrNull = (name: unknown): string | null => (name === undefined ? null : this.stream(name))
 
   /**
    * Reads a page by an index.

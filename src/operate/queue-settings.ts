@@ -3,10 +3,9 @@ import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
 import type { QueueSettingsInput, QueueSettingsStatus } from '../queue-settings.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
 import type { Operations } from './operations.ts'
-import { textOf } from './options.ts'
+import { readFields, text, unchecked } from './options.ts'
 import { readSettingsInput, SETTING_NAMES } from './read-settings.ts'
 
 /** Who changes something, and in which transaction. */
@@ -22,11 +21,9 @@ export interface QueueChangeOptions {
  * their next poll. A message's own option comes first, then the setting of its queue, then the code.
  */
 export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -37,14 +34,14 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
-    checkKeys('queues.settings.list', options, ['queue'], "As in queues.settings.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
+    const remedy = "As in queues.settings.list({ queue: 'emails' })"
+    const { queue } = readFields('queues.settings.list', options, { queue: this.#operations.queueOrNull }, remedy)
     return this.#operations.read((execute) => readQueueSettings(execute, queue))
   }
 
   /** Reads the settings of a queue; undefined: it has none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
     return found
   }
@@ -61,10 +58,10 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     settings: QueueSettingsInput,
     options: QueueChangeOptions = {},
   ): Promise<void> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const told = readSettingsInput('queues.settings.set', settings)
-    const by = byOf('queues.settings.set', options)
-    await this.#operations.administer((execute) => setQueue(execute, name, told, by), options.tx)
+    const { by, tx } = readFields('queues.settings.set', options, CHANGE)
+    await this.#operations.administer((execute) => setQueue(execute, name, told, by), tx)
   }
 
   /**
@@ -95,9 +92,6 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
 
 const AS_UNSET = "As in queues.settings.unset('emails', ['ttl'])"
 
-/** Who changes something; null: the database says. @throws SluiceError OPTION_INVALID */
-export function byOf(what: string, options: unknown, others: readonly string[] = []): string | null {
-  checkKeys(what, options, ['by', 'tx', ...others])
-  const { by }: { readonly by?: unknown } = options
-  return textOf(by, `${what}.by`) ?? null
-}
+/** The readers of {@link QueueChangeOptions}. No `by`: the database says who. */
+export const CHANGE = { by: text, tx: unchecked }
+export const PAUSE = { ...CHANGE, reason: text }

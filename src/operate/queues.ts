@@ -1,14 +1,13 @@
-import { checkKeys } from '../basics/check-keys.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
-import { clearSome, freeSomeKeys } from '../table/operate/change-message.ts'
+import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
+import type { Execute } from '../table/statement.ts'
 import { type ClearFilter, readClearFilter } from './clear-filter.ts'
 import type { Operations } from './operations.ts'
-import { booleanOf, queueOrNull, textOf } from './options.ts'
-import { byOf, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
+import { flag, readFields } from './options.ts'
+import { CHANGE, PAUSE, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
 
 /** What `operate.queues.freeKeys` does. */
 export interface FreeKeysOptions {
@@ -20,12 +19,10 @@ export interface FreeKeysOptions {
 export class Queues<Definitions extends QueueDefinitions | undefined = undefined> {
   /** Settings that change while workers run: list, get, set and unset them. */
   readonly settings: QueueSettings<Definitions>
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.settings = new QueueSettings(known, operations)
-    this.#known = known
+  constructor(operations: Operations) {
+    this.settings = new QueueSettings(operations)
     this.#operations = operations
   }
 
@@ -37,7 +34,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
-    const queue = queueOrNull('queues.list', options, this.#known)
+    const queue = this.#only('queues.list', options)
     return this.#operations.count((execute) => readQueues(execute, queue))
   }
 
@@ -60,7 +57,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @example const waiting = (await sluice.operate.queues.limits({ queue: 'emails' })).filter(({ ready }) => ready > 0)
    */
   async limits(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly LimitStatus[]> {
-    const queue = queueOrNull('queues.limits', options, this.#known)
+    const queue = this.#only('queues.limits', options)
     return this.#operations.count((execute) => readLimits(execute, queue))
   }
 
@@ -80,10 +77,9 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     queue: QueueName<Definitions>,
     options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
-    const name = checkOperatedQueue(queue, this.#known)
-    const by = byOf('queues.pause', options, ['reason'])
-    const reason = textOf(options.reason, 'queues.pause.reason') ?? null
-    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), options.tx)
+    const name = this.#operations.queue(queue)
+    const { by, reason, tx } = readFields('queues.pause', options, PAUSE)
+    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), tx)
   }
 
   /**
@@ -93,9 +89,9 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @throws SluiceError as {@link Operate}
    */
   async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
-    const name = checkOperatedQueue(queue, this.#known)
-    const by = byOf('queues.resume', options)
-    return this.#operations.change((execute) => resumeQueue(execute, name, by), options.tx)
+    const name = this.#operations.queue(queue)
+    const { by, tx } = readFields('queues.resume', options, CHANGE)
+    return this.#operations.change((execute) => resumeQueue(execute, name, by), tx)
   }
 
   /**
@@ -109,17 +105,9 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * const count = await sluice.operate.queues.clear('emails', { type: 'newsletter', dryRun: true })
    */
   async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
-    const name = checkOperatedQueue(queue, this.#known)
+    const name = this.#operations.queue(queue)
     const match = readClearFilter(filter)
-    let messages = 0
-    let after: string | null = null
-    for (;;) {
-      const from: string | null = after
-      const step: Step = await this.#operations.administer((execute) => clearSome(execute, name, from, match))
-      messages += step.messages
-      if (step.nextId === null) return messages
-      after = step.nextId
-    }
+    return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
   }
 
   /**
@@ -133,20 +121,26 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @example const count = await sluice.operate.queues.freeKeys('reports', { dryRun: true })
    */
   async freeKeys(queue: QueueName<Definitions>, options: FreeKeysOptions = {}): Promise<number> {
-    const name = checkOperatedQueue(queue, this.#known)
-    checkKeys('queues.freeKeys', options, ['dryRun'], "As in queues.freeKeys('reports', { dryRun: true })")
-    const dryRun = booleanOf(options.dryRun, 'queues.freeKeys.dryRun') ?? false
-    let keys = 0
+    const name = this.#operations.queue(queue)
+    const remedy = "As in queues.freeKeys('reports', { dryRun: true })"
+    const { dryRun } = readFields('queues.freeKeys', options, { dryRun: flag }, remedy)
+    return this.#inSteps((execute, after) => freeSomeKeys(execute, name, after, dryRun))
+  }
+
+  async #inSteps(step: (execute: Execute, after: string | null) => Promise<Step>): Promise<number> {
+    let total = 0
     let after: string | null = null
-    for (;;) {
+    do {
       const from: string | null = after
-      const step: KeysStep = await this.#operations.administer((execute) => freeSomeKeys(execute, name, from, dryRun))
-      keys += step.keys
-      if (step.nextKey === null) return keys
-      after = step.nextKey
-    }
+      const { count, next }: Step = await this.#operations.administer((execute) => step(execute, from))
+      total += count
+      after = next
+    } while (after !== null)
+    return total
+  }
+
+  #only(what: string, options: { readonly queue?: string }): string | null {
+    return readFields(what, options, { queue: this.#operations.queueOrNull }, `As in ${what}({ queue: 'emails' })`)
+      .queue
   }
 }
-
-type Step = Awaited<ReturnType<typeof clearSome>>
-type KeysStep = Awaited<ReturnType<typeof freeSomeKeys>>

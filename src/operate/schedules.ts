@@ -1,7 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../basics/options.ts'
 import { hasSqlState } from '../basics/sql-state.ts'
-import { checkAlphabet, mayHoldForeign } from '../enqueue/alphabet-check.ts'
+import { checkAlphabet } from '../enqueue/alphabet-check.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { SluiceError } from '../errors.ts'
@@ -21,7 +21,7 @@ import {
   type ScheduleOutcome,
 } from '../table/schedule/define-schedule.ts'
 import type { Operations } from './operations.ts'
-import { limitOf, textOf } from './options.ts'
+import { limit, readFields, text, unchecked } from './options.ts'
 
 /** What `schedules.set` has done. */
 export interface DefinedSchedule {
@@ -81,10 +81,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     const schedule = await readDefinition(this.#rules, name, definition)
     const times = await timesOf(schedule.timing)
     return this.#operations.administer(async (execute) => {
-      const { alphabet } = this.#rules
-      if (mayHoldForeign(alphabet, schedule.message)) {
-        await checkAlphabet(alphabet, execute, [schedule.message], () => NAMES)
-      }
+      await checkAlphabet(this.#rules.alphabet, execute, [schedule.message], () => NAMES)
       const next = times.after((await readClockUs(execute)) / 1_000)
       return { outcome: await defineSchedule(execute, schedule, next), nextAt: toDate(next) }
     }, options.tx)
@@ -100,10 +97,10 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly ScheduleStatus[]> {
-    checkKeys('schedules.list', options, ['queue', 'limit'], "As in schedules.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#rules.definitions)
-    const limit = limitOf(options.limit, 'schedules.list.limit', 1_000)
-    return this.#operations.count((execute) => readSchedules(execute, { queue, name: null, limit }))
+    const queue = (name: unknown) => (name === undefined ? null : checkQueueName(name, this.#rules.definitions))
+    const readers = { queue, limit: limit(1_000) }
+    const match = readFields('schedules.list', options, readers, "As in schedules.list({ queue: 'emails' })")
+    return this.#operations.count((execute) => readSchedules(execute, { ...match, name: null }))
   }
 
   /** One schedule; undefined if there is none. @throws SluiceError as {@link Operate} */
@@ -120,9 +117,8 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    * @throws SluiceError SCHEDULE_UNKNOWN, and as {@link set}
    */
   async pause(name: string, options: SchedulePauseOptions = {}): Promise<boolean> {
-    checkKeys('schedules.pause', options, ['tx', 'reason', 'by'], "As in schedules.pause(name, { reason: 'too slow' })")
-    const reason = textOf(options.reason, 'schedules.pause.reason') ?? null
-    const by = textOf(options.by, 'schedules.pause.by') ?? null
+    const remedy = "As in schedules.pause(name, { reason: 'too slow' })"
+    const { reason, by } = readFields('schedules.pause', options, PAUSE, remedy)
     return this.#change(name, options, (execute, checked) => pauseSchedule(execute, checked, reason, by))
   }
 
@@ -194,6 +190,8 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     }
   }
 }
+
+const PAUSE = { tx: unchecked, reason: text, by: text }
 
 const NAMES = { payload: 'schedule.payload', options: 'schedule' }
 

@@ -2,12 +2,19 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { dateOf, integerWithin } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import type { PlaceParams } from '../table/stream/read-events.ts'
+import type { Reader } from './options.ts'
 
 /**
  * An offset in a stream: the first event that is still there, the end as of now, the event at a position (or the next one), or the
  * first event that was appended at a time or later, by the database's clock.
  */
 export type StreamOffset = 'start' | 'end' | { readonly position: number } | { readonly time: Date }
+
+/** Reads an offset that may be left out. */
+export const offsetOr =
+  (byDefault: 'start' | 'end'): Reader<PlaceParams> =>
+  (value = byDefault, what) =>
+    offsetOf(value, what)
 
 /** @throws SluiceError OPTION_INVALID */
 export function offsetOf(offset: unknown, what: string): PlaceParams {
@@ -19,12 +26,8 @@ export function offsetOf(offset: unknown, what: string): PlaceParams {
   if (time !== undefined) {
     return { place: 'time', position: null, timeUs: dateOf(`${what}.time`, time).getTime() * 1_000 }
   }
-  return { place: 'position', position: positionOf(`${what}.position`, position), timeUs: null }
-}
-
-/** @throws SluiceError OPTION_INVALID */
-function positionOf(what: string, position: unknown): number {
-  return integerWithin(what, position, 0, Number.MAX_SAFE_INTEGER)
+  const at = integerWithin(`${what}.position`, position, 0, Number.MAX_SAFE_INTEGER)
+  return { place: 'position', position: at, timeUs: null }
 }
 
 const WANTED = "'start', 'end', { position } or { time }"

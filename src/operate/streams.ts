@@ -1,28 +1,25 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../basics/options.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
-import { checkStreamName, type StreamDefinitions } from '../streams.ts'
+import type { StreamDefinitions } from '../streams.ts'
 import type { Execute } from '../table/statement.ts'
 import { type TrimResult, trimStream } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { readStreams, type StreamStatus } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
-import { booleanOf, textOf } from './options.ts'
+import { count, flag, readFields, text } from './options.ts'
 import type { ReadOptions } from './read-options.ts'
 import { StreamEvents } from './stream-events.ts'
-import { offsetOf, type StreamOffset } from './stream-offset.ts'
+import { offsetOf, offsetOr, type StreamOffset } from './stream-offset.ts'
 import { type ReadPlan, streamPages } from './stream-pages.ts'
 import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stream-settings.ts'
 
 /** `sluice.streams`, and `sluice.operate.streams` */
 export class Streams<Definitions extends StreamDefinitions | undefined = undefined> {
-  readonly #definitions: StreamDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: StreamDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -42,7 +39,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     options: StreamChangeOptions = {},
   ): Promise<boolean> {
     checkKeys('options', options, ['tx'], 'As in streams.set(name, settings, { tx })')
-    const stream = checkStreamName(name, this.#definitions)
+    const stream = this.#operations.stream(name)
     const columns = columnsOf(settings)
     return this.#operations.administer((execute) => defineStream(execute, stream, columns), options.tx)
   }
@@ -53,8 +50,8 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly StreamStatus[]> {
-    checkKeys('streams.list', options, ['stream'], "As in streams.list({ stream: 'orders' })")
-    const stream = options.stream === undefined ? null : checkStreamName(options.stream, this.#definitions)
+    const readers = { stream: this.#operations.streamOrNull }
+    const { stream } = readFields('streams.list', options, readers, "As in streams.list({ stream: 'orders' })")
     return this.#operations.count((execute) => readStreams(execute, stream))
   }
 
@@ -71,7 +68,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     stream: Name,
     options: ReadOptions = {},
   ): StreamEvents<InputOf<Definitions, Name>> {
-    const plan = planOf(stream, options, this.#definitions)
+    const plan = planOf(options, this.#operations.stream(stream))
     const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
     return new StreamEvents(async function* (until) {
       yield* streamPages(plan, reading, until)
@@ -94,41 +91,40 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     before: StreamOffset,
     options: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined } = {},
   ): Promise<TrimResult> {
-    const what = 'streams.trim'
-    checkKeys(what, options, ['force', 'dryRun'], `As in ${what}('orders', { position: 4711 })`)
-    const [name, offset] = [checkStreamName(stream, this.#definitions), offsetOf(before, `${what}.before`)]
-    const how = {
-      force: booleanOf(options.force, `${what}.force`) ?? false,
-      dryRun: booleanOf(options.dryRun, `${what}.dryRun`) ?? false,
-    }
-    const work = async (execute: Execute) => {
-      const starts = await readPositions(execute, name, offset)
+    const remedy = "As in streams.trim('orders', { position: 4711 })"
+    const how = readFields('streams.trim', options, { force: flag, dryRun: flag }, remedy)
+    const [name, upTo] = [this.#operations.stream(stream), offsetOf(before, 'streams.trim.before')]
+    return this.#operations.administer(async (execute) => {
+      const starts = await readPositions(execute, name, upTo)
       return trimStream(execute, name, Math.min(...starts) + 1, how)
-    }
-    return this.#operations.administer(work)
+    })
   }
 }
 
-/** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
-function planOf(stream: unknown, options: ReadOptions, definitions: StreamDefinitions | undefined): ReadPlan {
-  const what = 'streams.read'
-  checkKeys(what, options, READ_KEYS, `As in ${what}('orders', { from: 'start' })`)
-  const { signal } = options
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw expected('OPTION_INVALID', `${what}.signal`, 'an AbortSignal', signal)
-  }
-  const plan = {
-    stream: checkStreamName(stream, definitions),
-    from: offsetOf(options.from ?? 'start', `${what}.from`),
-    to: offsetOf(options.to ?? 'end', `${what}.to`),
-    orderingKey: textOf(options.orderingKey, `${what}.orderingKey`) ?? null,
-    type: textOf(options.type, `${what}.type`) ?? null,
-    limit: integer(`${what}.limit`, options.limit, Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
-    follow: booleanOf(options.follow, `${what}.follow`) ?? false,
-  }
-  if (!plan.follow || options.to === undefined) return plan
-  const remedy = 'Leave one of the two out'
-  throw new SluiceError('OPTION_INVALID', `${what}.to: expected none with follow, received one. ${remedy}`)
+/** @throws SluiceError OPTION_INVALID */
+function planOf(options: ReadOptions, stream: string): ReadPlan {
+  const { signal: _, ...plan } = readFields(
+    'streams.read',
+    options,
+    READ,
+    "As in streams.read('orders', { from: 'start' })",
+  )
+  if (!plan.follow || options.to === undefined) return { ...plan, stream }
+  const sentence = 'streams.read.to: expected none with follow, received one'
+  throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one of the two out`)
 }
 
-const READ_KEYS = ['from', 'to', 'orderingKey', 'type', 'limit', 'follow', 'signal'] as const
+const READ = {
+  from: offsetOr('start'),
+  to: offsetOr('end'),
+  orderingKey: text,
+  type: text,
+  limit: count(Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
+  follow: flag,
+  signal,
+}
+
+function signal(value: unknown, what: string): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value
+  throw expected('OPTION_INVALID', what, 'an AbortSignal', value)
+}

@@ -1,17 +1,13 @@
-import { checkKeys } from '../basics/check-keys.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
-import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
 import type { Operations } from './operations.ts'
-import { limitOf, queueOrNull } from './options.ts'
+import { limit, readFields } from './options.ts'
 
 /** `sluice.operate.workers` */
 export class Workers<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(known: KnownNames, operations: Operations) {
-    this.#known = known
+  constructor(operations: Operations) {
     this.#operations = operations
   }
 
@@ -22,7 +18,8 @@ export class Workers<Definitions extends QueueDefinitions | undefined = undefine
    * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
-    const queue = queueOrNull('workers.list', options, this.#known)
+    const readers = { queue: this.#operations.queueOrNull }
+    const { queue } = readFields('workers.list', options, readers, "As in workers.list({ queue: 'emails' })")
     return this.#operations.count((execute) => readWorkers(execute, queue))
   }
 
@@ -36,10 +33,8 @@ export class Workers<Definitions extends QueueDefinitions | undefined = undefine
   async inFlight(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly InFlightMessage[]> {
-    const what = 'workers.inFlight'
-    checkKeys(what, options, ['queue', 'limit'], `As in ${what}({ queue: 'emails' })`)
-    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
-    const limit = limitOf(options.limit, `${what}.limit`, 100)
-    return this.#operations.count((execute) => readInFlight(execute, queue, limit))
+    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
+    const page = readFields('workers.inFlight', options, readers, "As in workers.inFlight({ queue: 'emails' })")
+    return this.#operations.count((execute) => readInFlight(execute, page.queue, page.limit))
   }
 }

@@ -27,6 +27,12 @@ export function statement(name: string, text: string, columns?: readonly string[
   return columns === undefined ? named : { ...named, columns }
 }
 
+/** The row of a statement that always returns one. Throws if there is none, because then our own SQL is wrong. */
+export function only([row]: readonly Row[]): Row {
+  if (row === undefined) throw new TypeError('expected one row')
+  return row
+}
+
 /** The column as a number. Throws on anything else, because then our own SQL is wrong. */
 export function numberOf(row: Row, column: string): number {
   const number = Number(row[column])

@@ -1,5 +1,5 @@
 import { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { RowOptions } from '../table/claim/claim.ts'
+import { NO_OPTIONS } from '../table/claim/claim.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { EventRow } from '../table/stream/append.ts'
 
@@ -22,16 +22,6 @@ export function toEvents(queue: string, rows: readonly EventRow[]): readonly Del
 }
 
 const OF_EVENT = { priority: 5, maxAttempts: null } as const
-
-const NO_OPTIONS: RowOptions = {
-  expiresUs: null,
-  retryPolicy: null,
-  leaseMs: null,
-  dedupeKey: null,
-  dedupeMs: null,
-  tenant: null,
-  eventPosition: null,
-}
 
 function freshNow() {
   const nowUs = Date.now() * 1_000

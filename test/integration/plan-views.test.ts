@@ -99,8 +99,8 @@ const FILTER = {
   ids: null,
   type: null,
   tenant: null,
-  diedBeforeUs: Date.now() * 1_000,
-  diedAfterUs: null,
+  diedBefore: Date.now() * 1_000,
+  diedAfter: null,
   reason: null,
   error: null,
 }
@@ -109,7 +109,7 @@ const PAGE = { order: 'newest', after: null, limit: 50 } as const
 const place = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]
 
 /** In microseconds: half of the dead letters died before. */
-const MONTH_HALF = { diedUs: String((Date.now() - 15 * 86_400_000) * 1_000), id: '1' }
+const MONTH_HALF = { us: String((Date.now() - 15 * 86_400_000) * 1_000), id: '1' }
 
 /** As sluice.operate sends them. */
 const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Promise<unknown> })[] = [

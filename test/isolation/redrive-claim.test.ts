@@ -32,8 +32,8 @@ const operation = (
       ids: null,
       type: null,
       tenant: null,
-      diedBeforeUs: null,
-      diedAfterUs: null,
+      diedBefore: null,
+      diedAfter: null,
       reason: null,
       error: null,
     }

@@ -171,6 +171,7 @@ test('the main entry exports these types', () => {
       "SluiceEvent",
       "SluiceLog",
       "SluiceOptions",
+      "StoredMessage",
       "StoredRetry",
       "StreamChangeOptions",
       "StreamDefinitions",

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { ClaimStatus } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
@@ -12,9 +13,8 @@ export function addClaims(program: Command): void {
   const claims = program
     .command('claims')
     .description('List and release claims: messages that were claimed for a limited time.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addClaimsList, addClaimsRelease]) add(claims)
+  addCommands(claims, [addClaimsList, addClaimsRelease])
 }
 
 interface ClaimsListOptions {

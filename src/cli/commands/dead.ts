@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { Operate } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { parse } from '../options.ts'
@@ -14,9 +15,8 @@ export function addDead(program: Command): void {
   const dead = program
     .command('dead')
     .description('List, get, redrive and delete dead letters: messages that are not retried.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addDeadList, addDeadGet, addDeadRedrive, addDeadDelete]) add(dead)
+  addCommands(dead, [addDeadList, addDeadGet, addDeadRedrive, addDeadDelete])
 }
 
 interface DeadListOptions extends DeadFilterOptions {

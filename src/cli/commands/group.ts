@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { StreamOffset } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -15,9 +16,8 @@ export function addGroup(program: Command): void {
   const group = program
     .command('group')
     .description('Set up, list, seek, pause and delete groups: each reads a stream at its own pace.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete]) add(group)
+  addCommands(group, [addList, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete])
 }
 
 interface JsonOptions {

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CompletedMessage } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
@@ -13,9 +14,8 @@ export function addHistory(program: Command): void {
   const history = program
     .command('history')
     .description('List and get messages that have succeeded, in queues that keep their history.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addHistoryList, addHistoryGet]) add(history)
+  addCommands(history, [addHistoryList, addHistoryGet])
 }
 
 interface HistoryListOptions {

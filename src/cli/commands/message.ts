@@ -1,8 +1,10 @@
 import type { Command } from 'commander'
 import type { KnownMessage, MessageStatus, Operate } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { print, printJson, stdoutView } from '../output.ts'
 import { Refusal } from '../report-error.ts'
+import { type Fact, formatFacts, formatSections } from '../show/facts.ts'
 import { formatFailures } from '../show/failures.ts'
 import { printable } from '../show/text.ts'
 import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
@@ -13,10 +15,8 @@ export function addMessage(program: Command): void {
   const message = program
     .command('message')
     .description('Show, cancel, change and reschedule one message.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  addMessageStatus(message)
-  addMessageChanges(message)
+  addCommands(message, [addMessageStatus, addMessageChanges])
 }
 
 interface MessageStatusOptions {
@@ -49,7 +49,7 @@ async function showStatus(
     throw new Refusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
   })
   if (json) printJson(known)
-  else print([formatKnown(queue, known), ...sectionsOf(waiting)].join('\n\n'))
+  else print([formatKnown(queue, known), ...errorsOf(waiting)].join('\n\n'))
 }
 
 /** A message that has failed and is not dead. */
@@ -57,18 +57,14 @@ async function failedMessage(operate: Operate, queue: string, { id, attempt, sta
   return id === null || !attempt || state === 'dead' ? undefined : operate.messages.get(queue, id)
 }
 
-function sectionsOf(message: MessageStatus | undefined): readonly string[] {
+function errorsOf(message: MessageStatus | undefined): readonly string[] {
   if (message === undefined || message.lastError === null) return []
-  const { paint } = stdoutView()
   const failures = message.failures.length === 0 ? [] : [['failures', formatFailures(message.failures)] as const]
-  return [['last error', printable(message.lastError)] as const, ...failures].map(
-    ([name, text]) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`,
-  )
+  return [formatSections([['last error', printable(message.lastError)], ...failures], stdoutView())]
 }
 
 function formatKnown(queue: string, known: KnownMessage): string {
-  const { paint } = stdoutView()
-  const facts = [
+  const facts: readonly Fact[] = [
     ['queue', queue],
     ['id', known.id],
     ['state', known.state],
@@ -78,10 +74,11 @@ function formatKnown(queue: string, known: KnownMessage): string {
     ['locked by', known.lockedBy === null ? null : `process ${known.lockedBy} of the server`],
     ['after it comes', known.requeuedId],
     ['key taken until', known.takenUntil?.toISOString() ?? null],
-  ] as const
-  const shown = facts.filter(([, value]) => value !== null)
-  const width = Math.max(...shown.map(([name]) => name.length))
-  return shown.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '')}`).join('\n')
+  ]
+  return formatFacts(
+    facts.filter(([, value]) => value !== null),
+    stdoutView(),
+  )
 }
 
 const EXAMPLES = `

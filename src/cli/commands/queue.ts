@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { QueueSettingsStatus } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { noteUnknown, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
@@ -13,9 +14,8 @@ export function addQueue(program: Command): void {
   const queue = program
     .command('queue')
     .description('Pause and resume queues, and change their settings while workers run.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addGet, addQueueSet, addPause, addResume]) add(queue)
+  addCommands(queue, [addList, addGet, addQueueSet, addPause, addResume])
 }
 
 interface JsonOptions {

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Duration, ScheduleDefinition } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { onSchedule } from '../known-schedule.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
@@ -15,9 +16,8 @@ export function addSchedule(program: Command): void {
   const schedule = program
     .command('schedule')
     .description('Set, list, pause, run and delete schedules: messages that are enqueued at given times.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addGet, addSet, addPause, addResume, addRunNow, addDelete, addNext]) add(schedule)
+  addCommands(schedule, [addList, addGet, addSet, addPause, addResume, addRunNow, addDelete, addNext])
 }
 
 /** `sluice schedule list` */

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { StreamEvent, StreamOffset } from '../../index.ts'
+import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -12,9 +13,8 @@ export function addStream(program: Command): void {
   const stream = program
     .command('stream')
     .description('Set up, list, read and trim streams: logs whose events are kept.')
-    .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addSet, addRead, addTail, addTrim]) add(stream)
+  addCommands(stream, [addList, addSet, addRead, addTail, addTrim])
 }
 
 interface JsonOptions {

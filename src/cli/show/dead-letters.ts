@@ -1,5 +1,6 @@
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
-import { parseExactly, toJsonText, type View } from '../output.ts'
+import type { View } from '../output.ts'
+import { attemptsText, type Fact, formatMessage } from './facts.ts'
 import { formatFailures } from './failures.ts'
 import { type Column, formatTable } from './table.ts'
 import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
@@ -22,45 +23,25 @@ export function formatGroups(summary: DeadLetterSummary, view: View): string {
 }
 
 /** Everything about one dead letter. */
-export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
-  const facts = factsOf(letter)
-  const width = Math.max(...facts.map(([name]) => name.length))
-  const lines = facts.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '-')}`)
-  const sections = [
-    ['headers', pretty(letter.headersJson)],
-    ['payload', pretty(letter.payloadJson)],
-    ['error', printable(letter.error ?? '-')],
-    ...(letter.failures.length === 0 ? [] : [['failures', formatFailures(letter.failures)]]),
-  ].map(([name = '', text = '']) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`)
-  return [lines.join('\n'), ...sections].join('\n\n')
-}
-
-function factsOf(letter: DeadLetter): readonly (readonly [string, string | null])[] {
-  const limit = letter.maxAttempts === null ? '' : ` (its own limit: ${letter.maxAttempts})`
-  return [
-    ['queue', letter.queue],
-    ['id', letter.id],
+export function formatDeadLetter(letter: DeadLetter, view: View): string {
+  const { error, failures } = letter
+  const facts: readonly Fact[] = [
     ...(letter.position === null ? [] : [['event', eventName(letter)] as const]),
     ['reason', letter.reason],
     ['died', `${letter.diedAt.toISOString()} (${formatAgo(letter.ageMs)})`],
     ['enqueued', enqueued(letter)],
-    ['attempts', `${letter.attempt}${limit}`],
-    ['type', letter.type],
-    ['schema version', String(letter.schemaVersion)],
-    ['ordering key', letter.orderingKey],
-    ['priority', String(letter.priority)],
-    ['tenant', letter.tenant],
-    ['dedupe key', letter.dedupeKey],
+    ['attempts', attemptsText(letter)],
   ]
+  const sections: readonly Fact[] = [
+    ['error', error && printable(error)],
+    ...(failures.length === 0 ? [] : [['failures', formatFailures(failures)] as const]),
+  ]
+  return formatMessage(letter, facts, sections, view)
 }
 
 function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {
   const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
   return `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
-}
-
-function pretty(json: string): string {
-  return toJsonText(parseExactly(json), 2)
 }
 
 const COLUMNS: readonly Column<DeadLetter>[] = [

@@ -1,19 +1,14 @@
 import type { Message } from '../../message.ts'
 import { ID, INSTANT } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { objectOf, type ValueOf } from '../json-schema.ts'
 import { messagesText, TAKEN_MESSAGES } from '../message-form.ts'
 
-export const CLAIM = {
-  description: 'a claim',
-  type: 'object',
-  required: ['id', 'queue', 'expiresAt', 'messages'],
-  properties: {
-    id: ID,
-    queue: { description: "the queue's name", type: 'string' },
-    expiresAt: INSTANT,
-    messages: TAKEN_MESSAGES,
-  },
-} as const satisfies JsonSchema
+export const CLAIM = objectOf('a claim', {
+  id: ID,
+  queue: { description: "the queue's name", type: 'string' },
+  expiresAt: INSTANT,
+  messages: TAKEN_MESSAGES,
+})
 
 export interface ClaimedMessages {
   readonly id: string

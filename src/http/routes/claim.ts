@@ -1,27 +1,22 @@
 import { toMsWithin } from '../../basics/duration.ts'
 import { DURATION, graceOf, LIMIT, ttlOf } from '../forms.ts'
-import type { JsonSchema } from '../json-schema.ts'
+import { optionsOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 import { CLAIM, claimText } from './claim-form.ts'
 
-const BODY = {
-  description: 'an object of options',
-  type: 'object',
-  additionalProperties: false,
-  properties: {
-    limit: { ...LIMIT, default: 10 },
-    ttl: { ...DURATION, default: '1m' },
-    grace: { ...DURATION, default: 0 },
-    wait: { ...DURATION, default: 0 },
-    maxAttempts: {
-      description: 'an integer from 1 to 1,000,000',
-      type: 'integer',
-      minimum: 1,
-      maximum: 1_000_000,
-      default: 20,
-    },
+const BODY = optionsOf({
+  limit: { ...LIMIT, default: 10 },
+  ttl: { ...DURATION, default: '1m' },
+  grace: { ...DURATION, default: 0 },
+  wait: { ...DURATION, default: 0 },
+  maxAttempts: {
+    description: 'an integer from 1 to 1,000,000',
+    type: 'integer',
+    minimum: 1,
+    maximum: 1_000_000,
+    default: 20,
   },
-} as const satisfies JsonSchema
+})
 
 export const CLAIM_MESSAGES = routeWithBody({
   name: 'claim',

@@ -1,24 +1,19 @@
 import { COUNT } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { objectOf, type ValueOf } from '../json-schema.ts'
 import { route } from '../route.ts'
 
-const COUNTS = {
-  description: 'how many messages the queue has',
-  type: 'object',
-  required: ['queue', 'claimed', 'free', 'total', 'ready', 'held', 'scheduled', 'retrying', 'expired', 'dead'],
-  properties: {
-    queue: { description: "the queue's name", type: 'string' },
-    claimed: COUNT,
-    free: COUNT,
-    total: COUNT,
-    ready: COUNT,
-    held: COUNT,
-    scheduled: COUNT,
-    retrying: COUNT,
-    expired: COUNT,
-    dead: COUNT,
-  },
-} as const satisfies JsonSchema
+const COUNTS = objectOf('how many messages the queue has', {
+  queue: { description: "the queue's name", type: 'string' },
+  claimed: COUNT,
+  free: COUNT,
+  total: COUNT,
+  ready: COUNT,
+  held: COUNT,
+  scheduled: COUNT,
+  retrying: COUNT,
+  expired: COUNT,
+  dead: COUNT,
+})
 
 /** A queue without messages has only zeros. */
 export const COUNT_MESSAGES = route({

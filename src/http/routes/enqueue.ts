@@ -2,6 +2,7 @@ import { toMs } from '../../basics/duration.ts'
 import { LARGEST_INTEGER } from '../../basics/options.ts'
 import { SluiceError } from '../../errors.ts'
 import {
+  ENQUEUE_OUTCOMES,
   type EnqueueOptions,
   MESSAGE_OPTIONS,
   type MessageOption,
@@ -10,7 +11,7 @@ import {
   type OptionName,
 } from '../../message-options.ts'
 import { DURATION, ID, INSTANT, messagesBody } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { arrayOf, type JsonSchema, objectOf, type ValueOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 
 /** The form of an option in a body. */
@@ -59,8 +60,6 @@ function countForm({ least, most, byDefault }: Extract<MessageOption, { kind: 'c
   return byDefault === undefined ? form : { ...form, default: byDefault }
 }
 
-const OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
-
 const NEW_MESSAGE = {
   description: 'an object with a payload and options',
   type: 'object',
@@ -88,25 +87,19 @@ const NEW_MESSAGE = {
   },
 } as const satisfies JsonSchema
 
+const OUTCOME = objectOf('the outcome of a message', {
+  id: ID,
+  outcome: { description: 'what the enqueue did', type: 'string', enum: ENQUEUE_OUTCOMES },
+  state: { description: 'the state of the message', type: 'string' },
+})
+
 const IDS = {
   description: 'the ids of the messages, in their order',
   type: 'object',
   required: ['ids'],
   properties: {
-    ids: { description: 'an array of ids', type: 'array', items: ID },
-    outcomes: {
-      description: 'the outcome of each, if they have dedupe keys',
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['id', 'outcome', 'state'],
-        properties: {
-          id: ID,
-          outcome: { description: 'what the enqueue did', type: 'string', enum: OUTCOMES },
-          state: { description: 'the state of the message', type: 'string' },
-        },
-      },
-    },
+    ids: arrayOf('an array of ids', ID),
+    outcomes: arrayOf('the outcome of each, if they have dedupe keys', OUTCOME),
   },
 } as const satisfies JsonSchema
 

@@ -1,6 +1,6 @@
 import { describe } from '../../errors.ts'
 import { DURATION, graceOf, ID, INSTANT, ttlOf } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { objectOf, optionsOf, type ValueOf } from '../json-schema.ts'
 import { Problem } from '../problem.ts'
 import { type Call, route, routeWithBody } from '../route.ts'
 import { CLAIM, claimText } from './claim-form.ts'
@@ -20,12 +20,7 @@ export const GET_CLAIM = route({
   },
 })
 
-const RENEWED = {
-  description: 'the new end of the claim',
-  type: 'object',
-  required: ['id', 'expiresAt'],
-  properties: { id: ID, expiresAt: INSTANT },
-} as const satisfies JsonSchema
+const RENEWED = objectOf('the new end of the claim', { id: ID, expiresAt: INSTANT })
 
 export const RENEW_CLAIM = routeWithBody({
   ...ONE_CLAIM,
@@ -33,12 +28,7 @@ export const RENEW_CLAIM = routeWithBody({
   method: 'PATCH',
   summary:
     'Make a claim last for ttl from now, and its messages live until grace after that. Both default to their last values',
-  body: {
-    description: 'an object of options',
-    type: 'object',
-    additionalProperties: false,
-    properties: { ttl: DURATION, grace: DURATION },
-  },
+  body: optionsOf({ ttl: DURATION, grace: DURATION }),
   answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
   run: async (call, { ttl, grace }) => {
     const id = claimIdOf(call)

@@ -1,23 +1,9 @@
 import { LIMIT } from '../forms.ts'
-import type { JsonSchema } from '../json-schema.ts'
+import { objectOf, optionsOf } from '../json-schema.ts'
 import { messagesText, TAKEN_MESSAGES } from '../message-form.ts'
 import { routeWithBody } from '../route.ts'
 
-const BODY = {
-  description: 'an object of options',
-  type: 'object',
-  additionalProperties: false,
-  properties: {
-    limit: { ...LIMIT, default: 1 },
-  },
-} as const satisfies JsonSchema
-
-const POPPED = {
-  description: 'the messages, which are no longer in the queue',
-  type: 'object',
-  required: ['messages'],
-  properties: { messages: TAKEN_MESSAGES },
-} as const satisfies JsonSchema
+const POPPED = objectOf('the messages, which are no longer in the queue', { messages: TAKEN_MESSAGES })
 
 /** At most once: an answer that does not arrive takes its messages with it. */
 export const POP = routeWithBody({
@@ -26,7 +12,7 @@ export const POP = routeWithBody({
   path: '/queues/{queue}/pop',
   action: 'claim',
   summary: 'Take messages out of the queue, each at most once',
-  body: BODY,
+  body: optionsOf({ limit: { ...LIMIT, default: 1 } }),
   answers: [
     { status: 200, description: 'The messages are no longer in the queue', schema: POPPED },
     { status: 204, description: 'There is nothing to take' },

@@ -2,35 +2,24 @@ import { checkId } from '../../basics/check-id.ts'
 import { expected, isSluiceError } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
 import { ID, messagesBody } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { arrayOf, objectOf, type ValueOf } from '../json-schema.ts'
 import { type Call, routeWithBody } from '../route.ts'
 import { claimIdOf, ONE_CLAIM } from './one-claim.ts'
 import { END, outcomeOf } from './outcome-form.ts'
 
-const SETTLEMENT = {
-  description: 'what became of the messages',
-  type: 'object',
-  required: ['settled', 'refused'],
-  properties: {
-    settled: { description: 'the ids of those that were settled', type: 'array', items: ID },
-    refused: {
-      description: 'the others',
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['id', 'reason'],
-        properties: {
-          id: ID,
-          reason: {
-            description: 'why it was not settled; unknown: it may be settled or not, so send it again',
-            type: 'string',
-            enum: ['gone', 'not_claimed', 'claimed_by_other', 'claim_over', 'unknown'],
-          },
-        },
-      },
-    },
+const REFUSED = objectOf('a message that was not settled', {
+  id: ID,
+  reason: {
+    description: 'why it was not settled; unknown: it may be settled or not, so send it again',
+    type: 'string',
+    enum: ['gone', 'not_claimed', 'claimed_by_other', 'claim_over', 'unknown'],
   },
-} as const satisfies JsonSchema
+})
+
+const SETTLEMENT = objectOf('what became of the messages', {
+  settled: arrayOf('the ids of those that were settled', ID),
+  refused: arrayOf('the others', REFUSED),
+})
 
 type Settlement = ValueOf<typeof SETTLEMENT>
 

@@ -51,6 +51,16 @@ export interface RowOptions {
   readonly eventPosition: number | null
 }
 
+export const NO_OPTIONS: RowOptions = {
+  expiresUs: null,
+  retryPolicy: null,
+  leaseMs: null,
+  dedupeKey: null,
+  dedupeMs: null,
+  tenant: null,
+  eventPosition: null,
+}
+
 /** A transaction as the server knows it. Behind a pooler the driver does not know which server process it talks to. */
 export interface ServerTransaction {
   readonly pid: number

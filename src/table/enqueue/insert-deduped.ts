@@ -1,4 +1,5 @@
 import type { MessageState } from '../../message.ts'
+import { ENQUEUE_OUTCOMES } from '../../message-options.ts'
 import { type Execute, type Row, statement } from '../statement.ts'
 import { NEXT_PARAMETER, numeric, ROW_ARGUMENTS, rowParams } from './insert-one.ts'
 import type { InsertRow, RowDedupe } from './insert-row.ts'
@@ -7,9 +8,6 @@ import type { InsertRow, RowDedupe } from './insert-row.ts'
 export interface DedupedRow extends InsertRow {
   readonly dedupe: RowDedupe
 }
-
-/** What has become of an enqueue with a dedupe key. */
-export const ENQUEUE_OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
 
 /** The answer of an enqueue with a dedupe key. */
 export interface EnqueueResult {

@@ -1,5 +1,5 @@
 import { bounded } from '../instant.ts'
-import { type Execute, numberOf, numberOrNull, statement } from '../statement.ts'
+import { type Execute, numberOf, numberOrNull, only, statement } from '../statement.ts'
 
 /** How much a queue has. */
 export interface Backlog {
@@ -14,8 +14,7 @@ export interface Backlog {
  * for each priority, and one for each slot: of the messages with keys only the first of a slot is read.
  */
 export async function readBacklog(execute: Execute, queue: string, most: number, oldest: boolean): Promise<Backlog> {
-  const [row] = await execute(BACKLOG, [queue, most, oldest])
-  if (row === undefined) throw new TypeError('expected the backlog')
+  const row = only(await execute(BACKLOG, [queue, most, oldest]))
   return {
     messages: numberOf(row, 'messages'),
     oldestMs: numberOrNull(row, 'oldest_ms'),

@@ -1,5 +1,5 @@
 import { requiringRows } from '../rows-missing.ts'
-import { type Execute, numberOf, statement } from '../statement.ts'
+import { type Execute, numberOf, only, statement } from '../statement.ts'
 import { type DeadLetterMatch, MATCHES, matchParams } from './dead-letters.ts'
 
 /**
@@ -8,17 +8,12 @@ import { type DeadLetterMatch, MATCHES, matchParams } from './dead-letters.ts'
  * @throws SluiceError ROWS_MISSING
  */
 export async function redriveDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<number> {
-  return countOf(await requiringRows(execute(REDRIVE, [...matchParams(match)])))
+  return numberOf(only(await requiringRows(execute(REDRIVE, matchParams(match)))), 'messages')
 }
 
 /** Deletes dead letters for good. Returns how many. */
 export async function deleteDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<number> {
-  return countOf(await execute(DELETE, [...matchParams(match)]))
-}
-
-function countOf([row]: Awaited<ReturnType<Execute>>): number {
-  if (row === undefined) throw new TypeError('The server returned no count')
-  return numberOf(row, 'messages')
+  return numberOf(only(await execute(DELETE, matchParams(match))), 'messages')
 }
 
 const REDRIVE = statement(

@@ -1,5 +1,6 @@
 import type { MessageState } from '../../message.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import type { InsertRow } from '../enqueue/insert-row.ts'
+import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
 
 /** What became of a message that was to be cancelled. */
 export interface CancelAnswer {
@@ -35,24 +36,19 @@ export interface MessageAddress {
   readonly dedupeKey: string | null
 }
 
-/** What a change writes; undefined: stays as it was. */
-export interface MessageChange {
-  readonly payload?: string | undefined
-  readonly headers?: string | undefined
-  readonly priority?: number | undefined
-  readonly type?: string | undefined
-  readonly schemaVersion?: number | undefined
-  readonly maxAttempts?: number | undefined
-  readonly ttlMs?: number | undefined
-}
+/** What can be changed, in the order of the arguments of `sluice.change`. */
+const CHANGED = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'maxAttempts', 'ttlMs'] as const
+
+/** What a change writes. What is left out stays as it was. */
+export type MessageChange = Partial<Pick<InsertRow, (typeof CHANGED)[number]>>
 
 /** Which messages to clear: those that match everything given. */
 export interface ClearMatch {
   readonly type: string | null
   readonly orderingKey: string | null
   readonly tenant: string | null
-  readonly enqueuedBeforeUs: number | null
-  readonly enqueuedAfterUs: number | null
+  readonly enqueuedBefore: number | null
+  readonly enqueuedAfter: number | null
   readonly state: string | null
   readonly dryRun: boolean
 }
@@ -71,10 +67,9 @@ export async function changeMessage(
   execute: Execute,
   queue: string,
   { id, dedupeKey }: MessageAddress,
-  { payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs }: MessageChange,
+  change: MessageChange,
 ): Promise<ChangeAnswer> {
-  const given = [payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs]
-  return answerOf(await execute(CHANGE, [queue, id, ...given.map((value) => value ?? null), dedupeKey]))
+  return answerOf(await execute(CHANGE, [queue, id, ...CHANGED.map((name) => change[name] ?? null), dedupeKey]))
 }
 
 /** Makes a waiting message due after a delay, or at an instant in ISO 8601. */
@@ -87,50 +82,44 @@ export async function rescheduleMessage(
   return answerOf(await execute(RESCHEDULE, [queue, id, delayMs, dueAt, dedupeKey]))
 }
 
-/** One step of a clearing: how many messages, and where the next one begins; null: it is done. */
+/** One step of a change of many rows: how many, and where the next step begins; null: it is done. */
+export interface Step {
+  readonly count: number
+  readonly next: string | null
+}
+
+/** One step of a clearing. */
 export async function clearSome(
   execute: Execute,
   queue: string,
   afterId: string | null,
   match: ClearMatch,
-): Promise<{ readonly messages: number; readonly nextId: string | null }> {
-  const { type, orderingKey, tenant, enqueuedBeforeUs, enqueuedAfterUs, state, dryRun } = match
-  const [row] = await execute(CLEAR, [
-    queue,
-    afterId,
-    type,
-    orderingKey,
-    tenant,
-    enqueuedBeforeUs,
-    enqueuedAfterUs,
-    state,
-    dryRun,
-  ])
-  if (row === undefined) throw new TypeError('clear_some: expected one row')
-  return { messages: numberOf(row, 'messages'), nextId: textOrNull(row, 'next_id') }
+): Promise<Step> {
+  const { type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun } = match
+  const given = [type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun]
+  const row = only(await execute(CLEAR, [queue, afterId, ...given]))
+  return { count: numberOf(row, 'messages'), next: textOrNull(row, 'next_id') }
 }
 
 /** Frees a dedupe key that is kept although no message has it. Waits for a producer of the key, as another producer does. */
 export async function freeKey(execute: Execute, queue: string, dedupeKey: string): Promise<FreedKey> {
-  const [row] = await execute(FREE_KEY, [queue, dedupeKey])
-  if (row === undefined) throw new TypeError('free_key: expected one row')
+  const row = only(await execute(FREE_KEY, [queue, dedupeKey]))
   return textOf(row, 'result') as FreedKey
 }
 
-/** One step of freeing all keys that are kept: how many, and where the next one begins; null: it is done. */
+/** One step of freeing all keys that are kept. */
 export async function freeSomeKeys(
   execute: Execute,
   queue: string,
   afterKey: string | null,
   dryRun: boolean,
-): Promise<{ readonly keys: number; readonly nextKey: string | null }> {
-  const [row] = await execute(FREE_KEYS, [queue, afterKey, dryRun])
-  if (row === undefined) throw new TypeError('free_keys: expected one row')
-  return { keys: numberOf(row, 'keys'), nextKey: textOrNull(row, 'next_key') }
+): Promise<Step> {
+  const row = only(await execute(FREE_KEYS, [queue, afterKey, dryRun]))
+  return { count: numberOf(row, 'keys'), next: textOrNull(row, 'next_key') }
 }
 
-function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {
-  if (row === undefined) throw new TypeError('expected what became of the message')
+function answerOf<Answer extends CancelAnswer | ChangeAnswer>(rows: readonly Row[]): Answer {
+  const row = only(rows)
   return { result: textOf(row, 'result'), state: textOf(row, 'state') } as Answer
 }
 

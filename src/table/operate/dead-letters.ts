@@ -1,8 +1,8 @@
-import type { Headers } from '../../message.ts'
-import { bigint, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { date, duration, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
-import { SAID } from './said.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
+import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {
@@ -11,19 +11,15 @@ export interface DeadLetterMatch {
   readonly type: string | null
   readonly tenant: string | null
   /** Instants in microseconds since 1970, by the database's clock. */
-  readonly diedBeforeUs: number | null
-  readonly diedAfterUs: number | null
+  readonly diedBefore: number | null
+  readonly diedAfter: number | null
   /** Strings that the reason, or the error, contains, in any case. */
   readonly reason: string | null
   readonly error: string | null
 }
 
 /** One message that is not tried again: a row of `sluice.dead_letters`. */
-export interface DeadLetter {
-  /** The name of its queue. */
-  readonly queue: string
-  /** The message's id. */
-  readonly id: string
+export interface DeadLetter extends StoredMessage {
   /** Why it died. */
   readonly reason: string
   /** The error of its last try; null if it had none. */
@@ -32,36 +28,12 @@ export interface DeadLetter {
   readonly failures: readonly Failure[]
   /** How many attempts it had. */
   readonly attempt: number
-  /** Its own limit of attempts; null if it had none. */
-  readonly maxAttempts: number | null
   /** When it died. */
   readonly diedAt: Date
   /** How long ago that was. */
   readonly ageMs: number
-  /** When it was enqueued. */
-  readonly enqueuedAt: Date
-  /** Null if none was given. */
-  readonly type: string | null
-  /** The version of the payload's schema, from 1. */
-  readonly schemaVersion: number
-  /** Null if none was given. */
-  readonly orderingKey: string | null
-  /** 0 (first) to 9. */
-  readonly priority: number
-  /** Null if none was given. */
-  readonly tenant: string | null
-  /** Null if none was given. */
-  readonly dedupeKey: string | null
   /** In the queue of a group: the position in the stream of the event that it is. */
   readonly position: number | null
-  /** Metadata; an empty object if there is none. */
-  readonly headers: Headers
-  /** The same as the server writes it. */
-  readonly headersJson: string
-  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
-  readonly payload: unknown
-  /** The same as the server writes it, with every digit. */
-  readonly payloadJson: string
 }
 
 /** Dead letters, the latest first. */
@@ -70,12 +42,6 @@ export interface DeadLetterPage {
   readonly deadLetters: readonly DeadLetter[]
   /** Give it as `after` for the next page, with the same options; null: there is no more. */
   readonly next: string | null
-}
-
-/** A place in the list: behind the dead letter that died at this time and has this id, which is unique. */
-export interface DeadLetterPlace {
-  readonly diedUs: string
-  readonly id: string
 }
 
 /** How many dead letters match, and the largest groups of them. */
@@ -115,12 +81,12 @@ export const MATCHES = `
 
 /** The parameters of {@link MATCHES}: $1 to $8. */
 export function matchParams(match: DeadLetterMatch): readonly unknown[] {
-  const { queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error } = match
-  return [queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error]
+  const { queue, ids, type, diedBefore, diedAfter, tenant, reason, error } = match
+  return [queue, ids, type, diedBefore, diedAfter, tenant, reason, error]
 }
 
 export interface DeadLetterSearch {
-  readonly after?: DeadLetterPlace | undefined
+  readonly after?: TimeCursor | null | undefined
   readonly limit: number
 }
 
@@ -128,24 +94,23 @@ export interface DeadLetterSearch {
 export async function listDeadLetters(
   execute: Execute,
   match: DeadLetterMatch,
-  { after, limit }: DeadLetterSearch,
-): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
+  { after = null, limit }: DeadLetterSearch,
+): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: TimeCursor | null }> {
   const from = startOf(match, after)
   // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
-  const rest = matchParams({ ...match, diedBeforeUs: null })
-  const params = [...rest, limit + 1, from?.diedUs ?? null, from?.id ?? null]
+  const rest = matchParams({ ...match, diedBefore: null })
+  const params = [...rest, limit + 1, from?.us ?? null, from?.id ?? null]
   const rows = await execute(LIST, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     deadLetters: rows.slice(0, limit).map(DEAD_LETTER.read),
-    next: last === undefined ? null : { diedUs: textOf(last, 'died_at'), id: textOf(last, 'id') },
+    next: last === undefined ? null : { us: textOf(last, 'died_at'), id: textOf(last, 'id') },
   }
 }
 
-/** The place behind which the list begins: the earlier of the two that are asked for. */
-function startOf({ diedBeforeUs }: DeadLetterMatch, after: DeadLetterPlace | undefined): DeadLetterPlace | undefined {
-  if (diedBeforeUs === null || (after !== undefined && Number(after.diedUs) < diedBeforeUs)) return after
-  return { diedUs: String(diedBeforeUs), id: '-9223372036854775808' }
+/** The cursor after which the list begins: the earlier of the two that are asked for. */
+function startOf({ diedBefore }: DeadLetterMatch, after: TimeCursor | null): TimeCursor | null {
+  return diedBefore === null ? after : earlier(after, diedBefore)
 }
 
 /** One dead letter. */
@@ -173,17 +138,14 @@ export async function summariseDeadLetters(execute: Execute, match: DeadLetterMa
 }
 
 const DEAD_LETTER = shape<DeadLetter>({
-  queue: text(),
-  id: bigint(),
+  ...STORED_MESSAGE,
   reason: text(),
   error: nullable.text(),
   failures: FAILURES,
   attempt: number(),
-  maxAttempts: nullable.number(),
   diedAt: date(),
   ageMs: duration(),
   position: nullable.number('event_position'),
-  ...SAID,
 })
 
 // Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the

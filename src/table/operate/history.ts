@@ -1,15 +1,11 @@
-import type { Headers } from '../../message.ts'
-import { bigint, constant, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { constant, date, duration, nullable, number, shape } from '../shape.ts'
 import { type Execute, statement, textOf, textOrNull } from '../statement.ts'
 import { microseconds } from './instants.ts'
-import { SAID } from './said.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
+import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** A message that has succeeded, in a queue that keeps its history: a row of `sluice.completed`. */
-export interface CompletedMessage {
-  /** The name of its queue. */
-  readonly queue: string
-  /** The message's id. */
-  readonly id: string
+export interface CompletedMessage extends StoredMessage {
   /** What became of it. */
   readonly state: 'completed'
   /** When it was removed from its queue. */
@@ -26,34 +22,10 @@ export interface CompletedMessage {
   readonly claim: string | null
   /** Which attempt succeeded, from 1. */
   readonly attempt: number
-  /** Its own limit of attempts; null if it had none. */
-  readonly maxAttempts: number | null
   /** When its last failed attempt failed; null if none did. */
   readonly failedAt: Date | null
   /** How that attempt failed; null if none did. */
   readonly lastError: string | null
-  /** When it was enqueued. */
-  readonly enqueuedAt: Date
-  /** Null if none was given. */
-  readonly type: string | null
-  /** The version of the payload's schema, from 1. */
-  readonly schemaVersion: number
-  /** Null if none was given. */
-  readonly orderingKey: string | null
-  /** 0 (first) to 9. */
-  readonly priority: number
-  /** Null if none was given. */
-  readonly tenant: string | null
-  /** Null if none was given. */
-  readonly dedupeKey: string | null
-  /** Metadata; an empty object if there is none. */
-  readonly headers: Headers
-  /** The same as the server writes it. */
-  readonly headersJson: string
-  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
-  readonly payload: unknown
-  /** The same as the server writes it, with every digit. */
-  readonly payloadJson: string
 }
 
 /** Messages that have succeeded, the latest first. */
@@ -72,15 +44,9 @@ export interface HistoryMatch {
   readonly tenant: string | null
   readonly worker: string | null
   /** Instants in microseconds since 1970, by the database's clock. */
-  readonly completedBeforeUs: number | null
-  readonly completedAfterUs: number | null
+  readonly completedBefore: number | null
+  readonly completedAfter: number | null
   readonly minAttempts: number
-}
-
-/** Where a page of the history begins: after the message that completed at this time and has this id. */
-export interface HistoryCursor {
-  readonly completedUs: string
-  readonly id: string
 }
 
 /**
@@ -90,27 +56,19 @@ export interface HistoryCursor {
 export async function readHistory(
   execute: Execute,
   match: HistoryMatch,
-  { after, limit }: { readonly after: HistoryCursor | undefined; readonly limit: number },
+  { after, limit }: { readonly after: TimeCursor | null; readonly limit: number },
 ): Promise<HistoryPage> {
-  const { queue, type, orderingKey, tenant, worker, completedAfterUs, minAttempts } = match
+  const { queue, type, orderingKey, tenant, worker, completedAfter, minAttempts } = match
   const filtered = type !== null || orderingKey !== null || tenant !== null || worker !== null || minAttempts > 1
-  const { completedUs, id } = startOf(match, after)
+  const { us, id } = earlier(after, match.completedBefore ?? LAST_US)
   const filter = [type, orderingKey, worker, minAttempts, filtered]
-  const rows = await execute(PAGE, [queue, completedAfterUs, completedUs, id, ...filter, limit, tenant])
+  const rows = await execute(PAGE, [queue, completedAfter, us, id, ...filter, limit, tenant])
   const found = rows.filter((row) => row.id !== null)
   const [first] = rows
   if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
   const last = found.length > limit ? found[limit - 1] : undefined
   const next = last === undefined ? textOrNull(first, 'reach') : `${textOf(last, 'completed_at')}.${textOf(last, 'id')}`
   return { messages: found.slice(0, limit).map(COMPLETED.read), next }
-}
-
-/** The cursor after which the page begins: the earlier of the two that are asked for. */
-function startOf({ completedBeforeUs }: HistoryMatch, after: HistoryCursor | undefined): HistoryCursor {
-  const before = completedBeforeUs ?? LAST_US
-  return after !== undefined && Number(after.completedUs) < before
-    ? after
-    : { completedUs: String(before), id: FIRST_ID }
 }
 
 /** The latest success of a message; undefined: it is not in the history. */
@@ -128,11 +86,9 @@ const HISTORY_REACH = 10_000
 
 /** Later than any instant that a Date can hold. */
 const LAST_US = 8_640_000_000_000_000_000
-const FIRST_ID = '-9223372036854775808'
 
 const COMPLETED = shape<CompletedMessage>({
-  queue: text(),
-  id: bigint(),
+  ...STORED_MESSAGE,
   state: constant('completed'),
   completedAt: date(),
   ageMs: duration((of) => `clock_timestamp() - ${of}.completed_at`),
@@ -141,10 +97,8 @@ const COMPLETED = shape<CompletedMessage>({
   worker: nullable.text(),
   claim: nullable.bigint(),
   attempt: number(),
-  maxAttempts: nullable.number(),
   failedAt: nullable.date(),
   lastError: nullable.text(),
-  ...SAID,
 })
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`

@@ -1,5 +1,5 @@
 import { bounded } from '../instant.ts'
-import { type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
+import { type Execute, numberOf, only, type Row, statement, textOf } from '../statement.ts'
 
 /** An SQL expression for an instant in microseconds since 1970; null where it is null. */
 export function microseconds(instant: string): string {
@@ -24,8 +24,7 @@ export function durationOrNull(row: Row, column: string): number | null {
 
 /** The database's clock, in microseconds since 1970. */
 export async function readClockUs(execute: Execute): Promise<number> {
-  const [row] = await execute(CLOCK, [])
-  if (row === undefined) throw new TypeError('The server returned no time')
+  const row = only(await execute(CLOCK, []))
   return numberOf(row, 'now_us')
 }
 

@@ -1,6 +1,6 @@
 import type { MessageState } from '../../message.ts'
 import { nullable, shape, word } from '../shape.ts'
-import { type Execute, statement } from '../statement.ts'
+import { type Execute, only, statement } from '../statement.ts'
 import type { MessageAddress } from './change-message.ts'
 
 /** What is known of a message: the answer of `sluice.operate.messages.status`. */
@@ -30,8 +30,7 @@ export async function readKnownMessage(
   queue: string,
   { id, dedupeKey }: MessageAddress,
 ): Promise<KnownMessage> {
-  const [row] = await execute(KNOWN, [queue, id, dedupeKey])
-  if (row === undefined) throw new TypeError('status: expected one row')
+  const row = only(await execute(KNOWN, [queue, id, dedupeKey]))
   return MESSAGE.read(row)
 }
 

@@ -12,6 +12,13 @@ export interface MessageFilter {
   readonly minAttempts: number
 }
 
+/** Which page, and in which order: null is `newest`. */
+export interface MessagesAsked {
+  readonly order: MessageOrder | null
+  readonly after: string | null
+  readonly limit: number
+}
+
 /** Messages in the order of their ids. */
 export interface MessagePage {
   /** At most as many as the limit. */
@@ -32,8 +39,10 @@ export const REACH = 10_000
 export async function readMessagePage(
   execute: Execute,
   filter: MessageFilter,
-  { order, after, limit }: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number },
+  asked: MessagesAsked,
 ): Promise<MessagePage> {
+  const { after, limit } = asked
+  const order = asked.order ?? 'newest'
   const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
   const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
   const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]

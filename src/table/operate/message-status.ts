@@ -1,47 +1,19 @@
-import type { Headers, MessageState } from '../../message.ts'
-import { bigint, msSince, msUntil, nullable, number, shape, text, word } from '../shape.ts'
+import type { MessageState } from '../../message.ts'
+import { msSince, msUntil, nullable, number, shape, word } from '../shape.ts'
 import { type Execute, statement } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
-import { SAID } from './said.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
-export interface MessageStatus {
-  /** The name of its queue. */
-  readonly queue: string
-  /** Unique in the database, the same through retries, death and redrive. */
-  readonly id: string
+export interface MessageStatus extends StoredMessage {
   /** Due later and never tried, due, in the hands of a worker, failed and due later, or at the end of its life. */
   readonly state: Exclude<MessageState, 'dead'>
-  /** Null if none was given. */
-  readonly type: string | null
-  /** The version of the payload's schema, from 1. */
-  readonly schemaVersion: number
-  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
-  readonly payload: unknown
-  /** The same as the server writes it, with every digit. */
-  readonly payloadJson: string
-  /** Metadata; an empty object if there is none. */
-  readonly headers: Headers
-  /** The same as the server writes it. */
-  readonly headersJson: string
-  /** Null if none was given. */
-  readonly orderingKey: string | null
-  /** 0 (first) to 9. */
-  readonly priority: number
   /** How many attempts have failed so far. */
   readonly attempt: number
-  /** The number of failed attempts after which it becomes a dead letter; null: the pipeline's. */
-  readonly maxAttempts: number | null
-  /** Its tenant; null if none was given. */
-  readonly tenant: string | null
-  /** Its dedupe key; null if none was given. */
-  readonly dedupeKey: string | null
   /** The name of its own retry policy; null: as the queue or pipeline says. */
   readonly retryPolicy: string | null
   /** Its own lease in leased mode, in milliseconds; null: as the pipeline says. */
   readonly leaseMs: number | null
-  /** When it was enqueued. */
-  readonly enqueuedAt: Date
   /** How long ago that was; null if the instant is infinite. */
   readonly enqueuedAgoMs: number | null
   /** When it may be delivered; null: never. */
@@ -88,12 +60,9 @@ export async function readMessageStatus(
 
 /** A row of sluice.messages. */
 export const MESSAGE = shape<MessageStatus>({
-  queue: text(),
-  id: bigint(),
+  ...STORED_MESSAGE,
   state: word(),
-  ...SAID,
   attempt: number(),
-  maxAttempts: nullable.number(),
   retryPolicy: nullable.text(),
   leaseMs: nullable.duration(),
   enqueuedAgoMs: msSince(),

@@ -1,7 +1,7 @@
 import type { QueueSettingsStatus, SettingValues } from '../../queue-settings.ts'
 import { settingColumns, settingValues } from '../settings/queue-settings.ts'
 import { date, nullable, shape, text } from '../shape.ts'
-import { booleanOf, type Execute, type Row, statement, textOrNull } from '../statement.ts'
+import { booleanOf, type Execute, only, type Row, statement, textOrNull } from '../statement.ts'
 
 /** The settings of queues that have any, by name; of one queue only, if it is given. */
 export async function readQueueSettings(
@@ -23,17 +23,12 @@ export async function pauseQueue(
   by: string | null,
   reason: string | null,
 ): Promise<boolean> {
-  return changed(await execute(PAUSE, [queue, by, reason]))
+  return booleanOf(only(await execute(PAUSE, [queue, by, reason])), 'changed')
 }
 
 /** Ends the pause of a queue. Resolves with whether it was paused. */
 export async function resumeQueue(execute: Execute, queue: string, by: string | null): Promise<boolean> {
-  return changed(await execute(RESUME, [queue, by]))
-}
-
-function changed([row]: readonly Row[]): boolean {
-  if (row === undefined) throw new TypeError('expected whether something has changed')
-  return booleanOf(row, 'changed')
+  return booleanOf(only(await execute(RESUME, [queue, by])), 'changed')
 }
 
 function toStatus(row: Row): QueueSettingsStatus {

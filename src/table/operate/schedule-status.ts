@@ -1,9 +1,14 @@
-import { bool, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
+import { type RowOptions, SCHEDULED_OPTIONS } from '../../message-options.ts'
+import { optionColumn } from '../enqueue/option-column.ts'
+import { bool, type Columns, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
 import { dateOrNull, microseconds } from './instants.ts'
 
-/** A schedule: a row of `sluice.schedules`. */
-export interface ScheduleStatus {
+/**
+ * A schedule: a row of `sluice.schedules`. It also has the options of its messages, as in {@link ScheduleDefinition},
+ * with times in milliseconds: `type`, `delayMs`. Null: none, or as the queue or the pipeline says.
+ */
+export interface ScheduleStatus extends MessageOptions {
   /** Its name. */
   readonly name: string
   /** The queue that gets its messages. */
@@ -44,31 +49,13 @@ export interface ScheduleStatus {
   readonly payloadJson: string
   /** Their headers, as JSON text. */
   readonly headersJson: string
-  /** Their type. */
-  readonly type: string | null
-  /** Their ordering key. */
-  readonly orderingKey: string | null
-  /** Their priority. */
-  readonly priority: number
-  /** The version of their payload's schema. */
-  readonly schemaVersion: number
-  /** How long after an occurrence its message is due, in milliseconds; null: as the queue says, or at once. */
-  readonly delayMs: number | null
-  /** The number of failed attempts after which they become dead letters; null: that of the queue or the pipeline. */
-  readonly maxAttempts: number | null
-  /** Time to live, counted from the due time, in milliseconds; null: the queue's setting, or unlimited. */
-  readonly ttlMs: number | null
-  /** The name of their retry policy. */
-  readonly retryPolicy: string | null
-  /** Their lease in leased mode, in milliseconds; null: as the pipeline says. */
-  readonly leaseMs: number | null
-  /** Their tenant. */
-  readonly tenant: string | null
   /** When its definition was changed last. */
   readonly changedAt: Date
   /** The login that changed it. */
   readonly changedBy: string | null
 }
+
+type MessageOptions = Omit<RowOptions, 'headers' | 'dueAt'>
 
 /** Schedules by name, or those of one queue, or the one with a name. */
 export async function readSchedules(
@@ -99,19 +86,17 @@ const SCHEDULE = shape<ScheduleStatus>({
   overlap: bool(),
   payloadJson: jsonText('payload'),
   headersJson: jsonText('headers'),
-  type: nullable.text(),
-  orderingKey: nullable.text(),
-  priority: number(),
-  schemaVersion: number(),
-  delayMs: nullable.duration(),
-  maxAttempts: nullable.number(),
-  ttlMs: nullable.duration(),
-  retryPolicy: nullable.text(),
-  leaseMs: nullable.duration(),
-  tenant: nullable.text(),
+  ...optionColumns(),
   changedAt: date(),
   changedBy: nullable.text(),
 })
+
+function optionColumns(): Columns<MessageOptions> {
+  const options = SCHEDULED_OPTIONS.filter(({ name }) => name !== 'headers')
+  return Object.fromEntries(
+    options.map(({ rowName, option }) => [rowName, optionColumn(option)]),
+  ) as Columns<MessageOptions>
+}
 
 function pausedColumns(of: string): string {
   return `${microseconds(`${of}.paused_at`)} AS paused_at, ${of}.paused_by, ${of}.pause_reason`

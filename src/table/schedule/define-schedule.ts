@@ -2,7 +2,7 @@ import { separated } from '../../basics/words.ts'
 import { SCHEDULED_OPTIONS } from '../../message-options.ts'
 import { numeric, sqlTypeOf } from '../enqueue/insert-one.ts'
 import type { InsertRow } from '../enqueue/insert-row.ts'
-import { booleanOf, type Execute, statement, textOf, textOrNull } from '../statement.ts'
+import { booleanOf, type Execute, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { instantOrNull } from './run-schedules.ts'
 
 /** What defining a schedule has done. */
@@ -59,13 +59,11 @@ export async function removeSchedule(execute: Execute, name: string): Promise<bo
 
 /** Enqueues a message of a schedule now, and returns its id; null if the last one is still there. */
 export async function runSchedule(execute: Execute, name: string): Promise<string | null> {
-  const [row] = await execute(RUN, [name])
-  return row === undefined ? null : textOrNull(row, 'id')
+  return textOrNull(only(await execute(RUN, [name])), 'id')
 }
 
-function done([row]: Awaited<ReturnType<Execute>>): boolean {
-  if (row === undefined) throw new TypeError('The server returned no answer')
-  return booleanOf(row, 'done')
+function done(rows: readonly Row[]): boolean {
+  return booleanOf(only(rows), 'done')
 }
 
 /** An argument of sluice.schedule, which takes intervals. */

@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement, textOf } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, only, statement, textOf } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
 import { naming } from './stream-errors.ts'
@@ -18,12 +18,10 @@ export async function createGroup(
   from: PlaceParams,
   { onFailure, deferLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
-  const [row] = await naming(
-    execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit]),
-    stream,
-    group,
+  const row = only(
+    await naming(execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit]), stream, group),
   )
-  const made = row !== undefined && booleanOf(row, 'made')
+  const made = booleanOf(row, 'made')
   if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
     await naming(execute(SET, [stream, group, deferLimit, keepUnread, onFailure]), stream, group)
   return made
@@ -37,8 +35,7 @@ export async function seekGroup(
   starts: readonly number[],
   deferred: 'keep' | 'drop' | null,
 ): Promise<number> {
-  const [row] = await naming(execute(SEEK, [stream, group, starts, deferred]), stream, group)
-  return row === undefined ? 0 : numberOf(row, 'dropped')
+  return numberOf(only(await naming(execute(SEEK, [stream, group, starts, deferred]), stream, group)), 'dropped')
 }
 
 /** What a group has to read, and what it would have from other positions. */
@@ -48,8 +45,7 @@ export async function countUnread(
   group: string,
   starts: readonly number[],
 ): Promise<{ readonly unread: number; readonly before: number }> {
-  const [row] = await naming(execute(COUNT, [stream, group, starts]), stream, group)
-  if (row === undefined) throw new TypeError('expected a row with the counts')
+  const row = only(await naming(execute(COUNT, [stream, group, starts]), stream, group))
   return { unread: numberOf(row, 'unread'), before: numberOf(row, 'before') }
 }
 
@@ -60,14 +56,12 @@ export async function retrySlots(
   group: string,
   slot: number | null,
 ): Promise<number> {
-  const [row] = await naming(execute(RETRY, [stream, group, slot]), stream, group)
-  return row === undefined ? 0 : numberOf(row, 'freed')
+  return numberOf(only(await naming(execute(RETRY, [stream, group, slot]), stream, group)), 'freed')
 }
 
 /** Passes over an event for which a slot waits. Resolves with whether one did. */
 export async function skipEvent(execute: Execute, stream: string, group: string, position: number): Promise<boolean> {
-  const [row] = await naming(execute(SKIP, [stream, group, position]), stream, group)
-  return row !== undefined && booleanOf(row, 'skipped')
+  return booleanOf(only(await naming(execute(SKIP, [stream, group, position]), stream, group)), 'skipped')
 }
 
 /** Deletes a group with its messages and dead letters. */
@@ -76,8 +70,7 @@ export async function deleteGroup(
   stream: string,
   group: string,
 ): Promise<{ readonly messages: number; readonly deadLetters: number }> {
-  const [row] = await naming(execute(DELETE, [stream, group]), stream, group)
-  if (row === undefined) throw new TypeError('expected a row with the counts')
+  const row = only(await naming(execute(DELETE, [stream, group]), stream, group))
   return { messages: numberOf(row, 'messages'), deadLetters: numberOf(row, 'dead_letters') }
 }
 
@@ -100,8 +93,7 @@ export async function trimStream(
   before: number,
   { force, dryRun }: { readonly force: boolean; readonly dryRun: boolean },
 ): Promise<TrimResult> {
-  const [row] = await naming(execute(TRIM, [stream, before, force, dryRun]), stream)
-  if (row === undefined) throw new TypeError('expected a row with the position')
+  const row = only(await naming(execute(TRIM, [stream, before, force, dryRun]), stream))
   return {
     trimmedTo: numberOf(row, 'trimmed_to'),
     events: numberOf(row, 'events'),

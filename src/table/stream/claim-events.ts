@@ -1,4 +1,4 @@
-import type { ClaimedRow } from '../claim/claim.ts'
+import { type ClaimedRow, NO_OPTIONS } from '../claim/claim.ts'
 import {
   booleanOf,
   type Execute,
@@ -111,15 +111,6 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
     deferred: row.deferred === true,
   }
 }
-
-const NO_OPTIONS = {
-  expiresUs: null,
-  retryPolicy: null,
-  leaseMs: null,
-  dedupeKey: null,
-  dedupeMs: null,
-  tenant: null,
-} as const
 
 /** What a claim has left that took nothing. */
 export interface Rest {

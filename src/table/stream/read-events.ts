@@ -1,6 +1,6 @@
 import type { Headers } from '../../message.ts'
 import { dateOf, microseconds } from '../operate/instants.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull, textsOf } from '../statement.ts'
+import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull, textsOf } from '../statement.ts'
 import { naming } from './stream-errors.ts'
 
 /** One event of a stream, as it is read without a group. */
@@ -53,8 +53,7 @@ export interface StreamBounds {
 
 /** Reads how far a stream is settled. Its events are to be read in a later statement. */
 export async function readBounds(execute: Execute, stream: string, orderingKey: string | null): Promise<StreamBounds> {
-  const [row] = await naming(execute(BOUNDS, [stream, orderingKey]), stream)
-  if (row === undefined) throw new TypeError('expected a row with the bounds')
+  const row = only(await naming(execute(BOUNDS, [stream, orderingKey]), stream))
   return {
     streamId: numberOf(row, 'stream_id'),
     slot: row.slot === null ? null : numberOf(row, 'slot'),
@@ -65,8 +64,7 @@ export async function readBounds(execute: Execute, stream: string, orderingKey: 
 
 /** Behind which position each slot begins, at a place. */
 export async function readPositions(execute: Execute, stream: string, place: PlaceParams): Promise<readonly number[]> {
-  const [row] = await naming(execute(POSITIONS, [stream, place.place, place.position, place.timeUs]), stream)
-  if (row === undefined) throw new TypeError('expected a row with the positions')
+  const row = only(await naming(execute(POSITIONS, [stream, place.place, place.position, place.timeUs]), stream))
   return textsOf(row, 'positions').map(Number)
 }
 

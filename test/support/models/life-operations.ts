@@ -102,9 +102,9 @@ export async function reschedule(
 export async function clear(model: LifeModel, system: LifeSystem, by: string, key: string | null): Promise<void> {
   const state = by === 'all' || by === 'key' ? null : by
   const orderingKey = by === 'key' ? key : null
-  const none = { type: null, tenant: null, enqueuedBeforeUs: null, enqueuedAfterUs: null, dryRun: false }
+  const none = { type: null, tenant: null, enqueuedBefore: null, enqueuedAfter: null, dryRun: false }
   const cleared = await clearSome(system.execute, system.queue, null, { ...none, state, orderingKey })
   const matches = (row: LifeRow) =>
     (state === null || model.stateOf(row.id) === state) && (orderingKey === null || row.key === orderingKey)
-  expect(cleared.messages).toBe(model.clear(matches))
+  expect(cleared.count).toBe(model.clear(matches))
 }

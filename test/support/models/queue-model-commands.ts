@@ -123,7 +123,7 @@ function deleteDead(drawn: DrawnFilter): Command {
 }
 
 function filterFrom({ by, place }: DrawnFilter, model: QueueModel): ModelFilter {
-  const none = { ids: null, type: null, diedBeforeUs: null, diedAfterUs: null }
+  const none = { ids: null, type: null, diedBefore: null, diedAfter: null }
   const dead = pick(model.deadInOrderOfIds(), place)
   switch (by) {
     case 'nothing':
@@ -134,9 +134,9 @@ function filterFrom({ by, place }: DrawnFilter, model: QueueModel): ModelFilter 
     case 'type':
       return { ...none, type: 'order.paid' }
     case 'died before':
-      return { ...none, diedBeforeUs: dead === undefined ? 0 : us(dead.died) }
+      return { ...none, diedBefore: dead === undefined ? 0 : us(dead.died) }
     case 'died after':
-      return { ...none, diedAfterUs: dead === undefined ? 0 : us(dead.died) }
+      return { ...none, diedAfter: dead === undefined ? 0 : us(dead.died) }
   }
 }
 

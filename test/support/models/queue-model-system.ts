@@ -138,14 +138,14 @@ export class QueueSystem {
 
   async redrive(filter: ModelFilter, way: 'sql' | 'library'): Promise<number> {
     if (way === 'library') return redriveDeadLetters(this.#execute, this.#filter(filter))
-    const { ids, type, diedBeforeUs, diedAfterUs } = filter
+    const { ids, type, diedBefore, diedAfter } = filter
     const at = (us: string) => `timestamptz 'epoch' + ${us}::bigint * interval '1 microsecond'`
     return this.#count(
       `SELECT sluice.redrive($1, $2::bigint[], $3, died_before => ${at('$4')}, died_after => ${at('$5')}) AS count`,
       ids,
       type,
-      diedBeforeUs,
-      diedAfterUs,
+      diedBefore,
+      diedAfter,
     )
   }
 

@@ -56,8 +56,8 @@ interface Hold {
 export interface ModelFilter {
   readonly ids: readonly string[] | null
   readonly type: string | null
-  readonly diedBeforeUs: number | null
-  readonly diedAfterUs: number | null
+  readonly diedBefore: number | null
+  readonly diedAfter: number | null
 }
 
 /** Messages of these slots are held as one: those without a key in an ordered queue. */
@@ -146,13 +146,13 @@ export class QueueModel {
     return chosen.length
   }
 
-  #matching({ ids, type, diedBeforeUs, diedAfterUs }: ModelFilter): readonly ModelDead[] {
+  #matching({ ids, type, diedBefore, diedAfter }: ModelFilter): readonly ModelDead[] {
     return this.deadInOrderOfIds().filter(
       (dead) =>
         (ids?.includes(dead.id) ?? true) &&
         (type === null || dead.type === type) &&
-        (diedBeforeUs === null || us(dead.died) < diedBeforeUs) &&
-        (diedAfterUs === null || us(dead.died) >= diedAfterUs),
+        (diedBefore === null || us(dead.died) < diedBefore) &&
+        (diedAfter === null || us(dead.died) >= diedAfter),
     )
   }
 

@@ -70,7 +70,7 @@ export const clears: OperatedStep = {
   run: async (session, { queue, ledger }) => {
     await session.begin()
     const before = await idsIn(session.client, queue)
-    const none = { type: null, orderingKey: null, tenant: null, enqueuedBeforeUs: null, enqueuedAfterUs: null }
+    const none = { type: null, orderingKey: null, tenant: null, enqueuedBefore: null, enqueuedAfter: null }
     await clearSome(session.execute(), queue, null, { ...none, state: null, dryRun: false })
     const after = new Set(await idsIn(session.client, queue))
     // What others have committed meanwhile is handled, and not cleared.
