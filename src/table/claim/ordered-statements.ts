@@ -67,17 +67,18 @@ const FIRST_LIVE_IN_SLOT = `
     `
 
 /**
- * The holds of a locked slot. Its row is read in the newest version, and its messages by the claim's snapshot. An operation that has
- * made a held message due since then has taken its hold away: the message would be passed, as not due yet, and later ones of its
- * key taken. So if the row is newer than the snapshot, each key is held for as long as either version says.
+ * Leaves a slot alone whose row is newer than the claim's snapshot. The claim would read the holds in the newest
+ * version of the row, and the messages by its snapshot: it would pass a message that has failed since then and is due again, as
+ * not due yet and not held, and take later ones of its key. Whatever postpones a message without a lease, or ends its hold,
+ * writes the row. The server looks once more at a row that it has locked in a newer version, whose xmin the snapshot does not have.
+ * A row that is older than all running transactions needs no look.
  */
-const HELD = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN s.held ELSE sluice_private.longest_holds(
-        s.held, (SELECT seen.held FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot)
-      ) END`
+const SEEN = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN true
+        ELSE s.xmin = (SELECT seen.xmin FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot) END`
 
 const LOCKED_SLOT = `
-      SELECT s.slot, ${HELD} AS held FROM sluice.slot s
-      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
+      SELECT s.slot, s.held FROM sluice.slot s
+      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL AND ${SEEN}
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
