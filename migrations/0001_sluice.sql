@@ -1784,18 +1784,6 @@ $$;
 --
 -- Locks messages that are due, for a claim.
 
--- Of two versions of a slot's holds, for each key the hold that lasts longer. A claim calls it where the slot's row is newer than its
--- snapshot, which is rare.
-CREATE FUNCTION sluice_private.longest_holds(newest jsonb, seen jsonb) RETURNS jsonb
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(jsonb_object_agg(longest.key, longest.value), '{}')
-  FROM (
-    SELECT DISTINCT ON (hold.key) hold.key, hold.value
-    FROM (SELECT * FROM jsonb_each(newest) UNION ALL SELECT * FROM jsonb_each(seen)) hold
-    ORDER BY hold.key, (hold.value ->> 1)::bigint DESC
-  ) longest
-$$;
-
 -- Which keys of a locked slot are closed: one of their messages is or was leased, and until that one is settled, all others
 -- wait, whatever their ids. Each key comes with the id of that message; of several that a batch has put off together, with the
 -- first. VOLATILE, so that it has a snapshot of its own: it is called with the slot's row locked, and sees all that was

@@ -25,7 +25,7 @@ export const stopInBlackHole = scenario({
       { file: 'process/assembly.ts', from: '}, drainMs + STOP_MS)', to: '}, 1_000 * (drainMs + STOP_MS))' },
       {
         file: 'transaction/answer-limit.ts',
-        from: 'setTimeout(() => void this.#check(), ',
+        from: 'startTimer(() => void this.#check(), ',
         to: 'setTimeout(() => {}, ',
       },
     ],

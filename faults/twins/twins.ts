@@ -163,7 +163,7 @@ export const NO_LIMIT_FOR_ANSWERS = {
   name: 'no-limit-for-answers',
   title: 'a batch that waits for its answers for ever',
   edits: [
-    { file: 'transaction/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
+    { file: 'transaction/answer-limit.ts', from: 'startTimer(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
   ],
   workers: { count: 1, pipeline: { concurrency: 1 } },
   caught: ['late', 'stuck'],

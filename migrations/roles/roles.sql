@@ -87,7 +87,7 @@ BEGIN
     sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice_private.foreign_characters,
-    sluice_private.leased_keys, sluice_private.longest_holds, sluice_private.lock_due_again, sluice_private.require_settled,
+    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
     sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.ctids_of, sluice_private.release_holds,
     sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;

@@ -39,6 +39,3 @@ function parse(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim())
   return match ? Number(match[1]) * UNITS[match[2]!]! : undefined
 }
-
-/** Nearly the longest time that `setTimeout` knows: above 2^31 ms it fires at once. */
-export const LONGEST_TIMER_MS = 2_000_000_000

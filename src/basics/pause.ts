@@ -1,3 +1,5 @@
+import { startTimer } from './start-timer.ts'
+
 /** Waits, at most until the signal aborts; then it returns early, without an error. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return
@@ -7,7 +9,7 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener('abort', done)
       resolve()
     }
-    const timer = setTimeout(done, ms)
+    const timer = startTimer(done, ms)
     signal?.addEventListener('abort', done)
   })
 }

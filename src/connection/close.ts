@@ -1,9 +1,11 @@
+import { startTimer } from '../basics/start-timer.ts'
+
 /**
  * Ends a connection: says goodbye, and destroys the socket if the other side does not answer. pg itself would wait
  * without limit: on a half-open connection until the operating system stops resending, after a quarter of an hour.
  */
 export async function close(end: () => Promise<void>, destroy: () => void): Promise<void> {
-  const timer = setTimeout(destroy, FAREWELL_MS)
+  const timer = startTimer(destroy, FAREWELL_MS)
   try {
     await end()
   } catch {

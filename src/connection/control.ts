@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import { SluiceError, toError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { configureControl } from '../table/worker/worker.ts'
@@ -126,7 +127,7 @@ export class Control {
     const giveUp = () => client.connection.stream.destroy()
     signal.addEventListener('abort', giveUp)
     // A server may fall silent after it has let us in.
-    const late = setTimeout(giveUp, Math.max(0, limitMs - (performance.now() - startedAt)))
+    const late = startTimer(giveUp, limitMs - (performance.now() - startedAt))
     try {
       await this.#learnSession(client)
       if (!this.#shared) await configureControl(executeOn(client))

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { startTimer } from '../basics/start-timer.ts'
 import { bytesReadOf } from '../session/bytes-read.ts'
 import { type ServerWork, workOf } from '../table/worker/server-process.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
@@ -34,7 +35,7 @@ export class SilenceWatch {
 
   #arm(): void {
     const heard = bytesReadOf(this.#client)
-    this.#timer = setTimeout(() => void this.#check(heard), this.#everyMs)
+    this.#timer = startTimer(() => void this.#check(heard), this.#everyMs)
   }
 
   async #check(heard: unknown): Promise<void> {

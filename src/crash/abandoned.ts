@@ -1,4 +1,5 @@
 import { Backoff } from '../basics/backoff.ts'
+import { startTimer } from '../basics/start-timer.ts'
 
 /**
  * Batches that a claim may have leased although its answer never came, or came as an error: what was sent behind a failed
@@ -54,7 +55,7 @@ export class Abandoned {
     } finally {
       this.#freeing = undefined
     }
-    if (this.#until.size > 0) this.#timer = setTimeout(() => this.retry(), this.#backoff.next())
+    if (this.#until.size > 0) this.#timer = startTimer(() => this.retry(), this.#backoff.next())
   }
 }
 

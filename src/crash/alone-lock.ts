@@ -1,3 +1,5 @@
+import { startTimer } from '../basics/start-timer.ts'
+
 /**
  * A lock that the rounds of a process share, or that one of them has alone. If a process dies with two messages in flight,
  * nothing tells which of them killed it. So a message whose next crash may be its last runs while the process has nothing
@@ -40,7 +42,7 @@ export class AloneLock {
       waiting.admit()
       this.#admitNext()
     }
-    const patience = alone ? setTimeout(share, PATIENCE_MS) : undefined
+    const patience = alone ? startTimer(share, PATIENCE_MS) : undefined
     signal.addEventListener('abort', giveUp)
     try {
       return await turn.promise

@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/worker/evidence.ts'
 import { freeBatches } from '../table/worker/reap.ts'
@@ -162,7 +163,7 @@ export class InHand {
   #tidySoon(): void {
     // The records go when the worker's row is deleted.
     if (this.#stopped) return
-    this.#tidy ??= setTimeout(() => {
+    this.#tidy ??= startTimer(() => {
       this.#tidy = undefined
       this.#write()
     }, TIDY_MS)

@@ -1,3 +1,5 @@
+import { startTimer } from '../basics/start-timer.ts'
+
 /**
  * When messages are due that this process has to try again. It has settled them, so it knows before any poll. Without that,
  * a runner that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
@@ -24,7 +26,7 @@ export class DueTimes {
       this.#onDue()
     }
     // A millisecond more: a timer may end a little too early.
-    this.#timers.set(step, setTimeout(due, step * STEP_MS - now + 1).unref())
+    this.#timers.set(step, startTimer(due, step * STEP_MS - now + 1).unref())
   }
 
   clear(): void {

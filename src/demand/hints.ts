@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**
@@ -36,7 +37,7 @@ export class Hints {
     this.#notified = reason === 'notification'
     if (!this.#notified || this.#beaten === 0) this.#hint()
     else
-      this.#deferred ??= setTimeout(
+      this.#deferred ??= startTimer(
         () => this.#hint(),
         Math.random() * Math.min(2 ** this.#beaten, LONGEST_DEFERRAL_MS),
       )

@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { Ending } from './ending.ts'
 import { handlerTimeout, type LateSubject } from './handler-timeout.ts'
 
@@ -38,7 +39,7 @@ export class Deadline {
    */
   await<T>(work: PromiseLike<T>, sender?: StatementSender): Promise<T> {
     this.#sender = sender
-    this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
+    this.#timer ??= startTimer(this.#onTime, this.#timeoutMs)
     return new Promise<T>((resolve, reject) => {
       this.#reject = reject
       work.then(resolve, reject)
@@ -60,7 +61,7 @@ export class Deadline {
   /** Set for an earlier handler, it may come too early for this one. */
   readonly #onTime = (): void => {
     const leftMs = this.#timeoutMs - this.#time.tookMs
-    this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
+    this.#timer = leftMs > 0 ? startTimer(this.#onTime, Math.ceil(leftMs)) : undefined
     if (leftMs <= 0) this.#give(handlerTimeout(this.#subject, this.#timeoutMs, this.#sender?.awaitsAnswer === true))
   }
 

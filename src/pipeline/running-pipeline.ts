@@ -1,8 +1,9 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
+import { type Duration, toMs } from '../basics/duration.ts'
 import { integerWithin } from '../basics/options.ts'
 import { pause } from '../basics/pause.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
@@ -141,7 +142,7 @@ export class RunningPipeline implements AsyncDisposable {
     this.#leave()
     const drained = this.#endBy((demand) => demand.drain())
     const timer = Promise.withResolvers<'late'>()
-    const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, LONGEST_TIMER_MS))
+    const timeout = startTimer(() => timer.resolve('late'), timeoutMs)
     const first = await Promise.race([drained, timer.promise])
     clearTimeout(timeout)
     if (first !== 'late') return { completed: true }

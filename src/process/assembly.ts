@@ -1,4 +1,4 @@
-import { LONGEST_TIMER_MS } from '../basics/duration.ts'
+import { LONGEST_TIMER_MS, startTimer } from '../basics/start-timer.ts'
 import { STOP_MS } from '../basics/within.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Alphabet } from '../session/alphabet.ts'
@@ -49,7 +49,7 @@ export class Assembly {
   async stop(drainForMs: number): Promise<void> {
     const drainMs = Math.min(drainForMs, LONGEST_TIMER_MS - STOP_MS)
     const cut = Promise.withResolvers<void>()
-    const limit = setTimeout(() => {
+    const limit = startTimer(() => {
       this.parts.cut()
       cut.resolve()
     }, drainMs + STOP_MS)

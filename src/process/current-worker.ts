@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { BatchPools } from './batch-pools.ts'
 import type { Shared } from './shared.ts'
 import { Worker } from './worker.ts'
@@ -64,7 +65,7 @@ export class CurrentWorker {
       return await work(this.#worker)
     } finally {
       this.#guests -= 1
-      if (this.#guests === 0 && !this.#stays) this.#leaving = setTimeout(() => this.#letGo(), LINGER_MS)
+      if (this.#guests === 0 && !this.#stays) this.#leaving = startTimer(() => this.#letGo(), LINGER_MS)
     }
   }
 

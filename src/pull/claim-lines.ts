@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto'
+import { startTimer } from '../basics/start-timer.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
@@ -34,7 +35,7 @@ export class ClaimLines {
     clearTimeout(this.#leaving)
     this.#guests += 1
     const late = new AbortController()
-    const timer = setTimeout(() => late.abort(), ms)
+    const timer = startTimer(() => late.abort(), ms)
     const signal = AbortSignal.any([late.signal, this.#stopping.signal, ...(given === undefined ? [] : [given])])
     try {
       const claim = await this.#waitInLine(queue, take, signal)
@@ -43,7 +44,7 @@ export class ClaimLines {
     } finally {
       clearTimeout(timer)
       this.#guests -= 1
-      if (this.#guests === 0) this.#leaving = setTimeout(() => void this.#close(), LINGER_MS)
+      if (this.#guests === 0) this.#leaving = startTimer(() => void this.#close(), LINGER_MS)
     }
   }
 

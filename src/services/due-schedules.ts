@@ -1,5 +1,5 @@
 import { Backoff } from '../basics/backoff.ts'
-import { LONGEST_TIMER_MS } from '../basics/duration.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { errorText, isSluiceError, toError } from '../errors.ts'
 import { type Decision, decide, judgedAt, type Missed } from '../schedules/decide.ts'
@@ -68,7 +68,7 @@ export class DueSchedules implements Service<number> {
     this.#disarm()
     this.#timerAt = at
     // Rounded up, so that it does not look too early.
-    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(Math.max(0, inMs)), LONGEST_TIMER_MS))
+    this.#timer = startTimer(() => this.#wake(), Math.ceil(Math.max(0, inMs)))
   }
 
   /** Enqueues what is due now. Returns how many messages this process has enqueued. */

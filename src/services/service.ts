@@ -1,3 +1,5 @@
+import { startTimer } from '../basics/start-timer.ts'
+
 /** Work that a worker process does in the background. Any number of processes may do the same work side by side. */
 export interface Service<Result = unknown> {
   /**
@@ -39,7 +41,7 @@ export class Interval {
 
   #next(afterMs: number): void {
     if (this.#stopped) return
-    this.#timer = setTimeout(() => {
+    this.#timer = startTimer(() => {
       this.#running = this.#run()
     }, afterMs)
   }

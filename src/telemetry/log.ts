@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { SluiceEvent } from './events.ts'
 import { framesOf } from './frames-of.ts'
 import { remedyOf } from './remedy-of.ts'
@@ -39,7 +40,7 @@ export class Lines {
     const kind = `${about}${event.kind}`
     const count = (this.#counts.get(kind) ?? 0) + 1
     this.#counts.set(kind, count)
-    this.#span ??= setTimeout(() => this.flush(), SPAN_MS).unref()
+    this.#span ??= startTimer(() => this.flush(), SPAN_MS).unref()
     if (count <= MOST_LINES) this.#put(level, `${about}${text}`)
   }
 

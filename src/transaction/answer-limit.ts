@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { bytesReadOf } from '../session/bytes-read.ts'
 import { workOf } from '../table/worker/server-process.ts'
@@ -82,7 +83,7 @@ export class AnswerLimit {
   }
 
   #arm(ms: number): void {
-    this.#timer = setTimeout(() => void this.#check(), Math.ceil(ms))
+    this.#timer = startTimer(() => void this.#check(), Math.ceil(ms))
   }
 
   async #check(): Promise<void> {

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { hasSqlState } from '../basics/sql-state.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
@@ -18,7 +19,7 @@ export async function inOwnTransaction<T>(
   answerMs = ANSWER_MS,
 ): Promise<T> {
   const connection = await BatchConnection.acquire(pool)
-  const limit = setTimeout(() => connection.break(`No answer within ${answerMs} ms`), answerMs)
+  const limit = startTimer(() => connection.break(`No answer within ${answerMs} ms`), answerMs)
   const execute: Execute = async (statement, params) => {
     const rows = await connection.execute(statement, params)
     limit.refresh()

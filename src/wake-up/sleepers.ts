@@ -1,3 +1,4 @@
+import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import type { Settings } from '../settings/settings.ts'
 import { readHeads } from '../table/stream/read-heads.ts'
@@ -179,7 +180,7 @@ export class Sleepers {
     if (this.#stopped) return
     const random = this.#options.random ?? Math.random
     // Varied by a fifth, so that processes that were started together do not poll together.
-    this.#timer = setTimeout(
+    this.#timer = startTimer(
       () => {
         this.#polling = this.#poll()
       },

@@ -1,4 +1,5 @@
 import { Backoff } from '../basics/backoff.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import type { Execute } from '../table/statement.ts'
 import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/worker/wait.ts'
 import { format } from './channel.ts'
@@ -184,13 +185,13 @@ export class WaitingFlag {
 
   #nextIn(ms: number): void {
     clearTimeout(this.#later)
-    this.#later = setTimeout(() => {
+    this.#later = startTimer(() => {
       if (this.#state === 'down') this.#next()
     }, ms).unref()
   }
 
   #checkIn(ms: number): void {
-    this.#again = setTimeout(() => {
+    this.#again = startTimer(() => {
       this.#again = undefined
       if (this.#wanted) this.#options.onCheckAgain()
     }, ms)

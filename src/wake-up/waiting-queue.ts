@@ -1,4 +1,4 @@
-import { LONGEST_TIMER_MS } from '../basics/duration.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import type { PolledQueue } from '../table/worker/wait.ts'
 import { WaitingFlag } from './waiting-flag.ts'
@@ -57,7 +57,7 @@ export class WaitingQueue {
     if (dueAt >= this.#dueAt) return
     this.#disarm()
     this.#dueAt = dueAt
-    this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
+    this.#timer = startTimer(() => this.wake('due'), Math.ceil(Math.max(0, ms)) + 1)
   }
 
   /** Those who do not wait need no hint. */

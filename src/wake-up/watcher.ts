@@ -4,6 +4,7 @@ import type { ClientConfig } from 'pg'
 import pgListen, { type Subscriber as PgListenSubscriber } from '#pg-listen'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
+import { startTimer } from '../basics/start-timer.ts'
 import { close } from '../connection/close.ts'
 import { socketOf } from '../connection/sockets.ts'
 import { SluiceError, toError } from '../errors.ts'
@@ -157,7 +158,7 @@ export class Watcher {
     const answer = Promise.withResolvers<void>()
     const answerMs = this.#options.answerMs ?? ANSWER_MS
     const late = () => answer.reject(new Unproved(`A notification to itself did not arrive within ${answerMs} ms`))
-    const timer = setTimeout(late, answerMs).unref()
+    const timer = startTimer(late, answerMs).unref()
     this.#answers.set(nonce, answer.resolve)
     try {
       await Promise.all([this.#notify(nonce), answer.promise])

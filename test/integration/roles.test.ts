@@ -77,7 +77,6 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE lock_shares',
     'EXECUTE lock_surplus',
     'EXECUTE lock_untenanted',
-    'EXECUTE longest_holds',
     'EXECUTE make_history',
     'EXECUTE make_permits',
     'EXECUTE note_empty',

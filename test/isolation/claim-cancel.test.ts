@@ -1,4 +1,4 @@
-import { describe, expect, inject } from 'vitest'
+import { describe, expect } from 'vitest'
 import { claimed, pausing } from '../support/permutations/claim-objects.ts'
 import {
   ack,
@@ -13,7 +13,7 @@ import {
   targetsOf,
 } from '../support/permutations/claims.ts'
 import { leaseAck, leaseBury, leaseRetry } from '../support/permutations/lease-settlements.ts'
-import { leaseAtOnce, leased, leasedScenario } from '../support/permutations/leases.ts'
+import { leaseAtOnce, leased, leasedScenario, mayFail } from '../support/permutations/leases.ts'
 import { cancels, changes, clears, commitsChange, operated } from '../support/permutations/operations.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -27,10 +27,6 @@ const HOUR_US = 3_600_000_000
 
 const transactional: readonly ClaimStep[] = [look(), lock, ack, commit]
 const handlesOne = inOneStep(take({ limit: 1 }), ack, commit)
-
-/** Before version 17 a leased claim fails, and is sent again, if a message has been changed since it began. */
-const CLAIM_FAILS = /^claim: locks and leases failed: error: sluice\.message: expected to settle/
-const mayFail = (wrong: string) => inject('serverVersion') < 170_000 && CLAIM_FAILS.test(wrong)
 
 /** The settlement of a lease waits for an operator who has its message locked, and is short. */
 const CLAIMS = [

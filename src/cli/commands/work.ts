@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { startTimer } from '../../basics/start-timer.ts'
 import { parse } from '../options.ts'
 import type { HealthAddress } from '../work/health.ts'
 import { type WorkOptions, work } from '../work/work.ts'
@@ -29,7 +30,7 @@ export function addWork(program: Command): void {
         process.exitCode = await work(module, options, command)
       } finally {
         // What a module has opened, such as a pool of connections, would keep the process alive.
-        setTimeout(() => process.exit(), LEFT_MS).unref()
+        startTimer(() => process.exit(), LEFT_MS).unref()
       }
     })
 }

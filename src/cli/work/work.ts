@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { LONGEST_TIMER_MS } from '../../basics/duration.ts'
+import { LONGEST_TIMER_MS, startTimer } from '../../basics/start-timer.ts'
 import { createSluice, isSluiceError, type RunningPipeline, type Sluice, SluiceError } from '../../index.ts'
 import { connected } from '../connect.ts'
 import { note } from '../output.ts'
@@ -146,7 +146,7 @@ class Run {
     void this.#signals.first.then((signal) => {
       this.#status = 'draining'
       note(`${signal}: exits when the messages in flight are done`)
-      limit = setTimeout(giveBack, timeout)
+      limit = startTimer(() => void giveBack(), timeout)
       void this.#sluice.stop({ timeout: LONGEST_TIMER_MS })
     })
     void this.#signals.second.then(giveBack)

@@ -1,5 +1,6 @@
 import type { Gate } from '../../basics/gate.ts'
 import { pause } from '../../basics/pause.ts'
+import { startTimer } from '../../basics/start-timer.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
 import type { CallTime } from '../../handle/deadline.ts'
@@ -187,7 +188,7 @@ export class LeasedAttempt implements Attempt {
     this.#connection = connection
     const ms = Math.max(LEAST_MS, Math.min(LONGEST_MS, this.#leftMs))
     // Before version 17 the server does not end it while a statement runs, and never one that sends statement after statement.
-    const late = setTimeout(() => void this.#end(connection, tooLong(ms)), ms)
+    const late = startTimer(() => void this.#end(connection, tooLong(ms)), ms)
     try {
       connection.begin({ ms, serverVersion })
       this.#begun = undefined

@@ -23,7 +23,7 @@ const LEAST_WALKED = 100
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
 /**
- * A leased claim takes one message of each slot: more of a key would wait for one another in flight, where they take the
+ * A leased claim takes one message of each slot: more of a key would wait for one another in hand, where they take the
  * place of others.
  */
 const ONE = '1'
@@ -67,25 +67,22 @@ const FIRST_LIVE_IN_SLOT = `
     `
 
 /**
- * The holds of a locked slot. Its row is read in the newest version, and its messages by the claim's snapshot. An
- * operation that has made a held message due since then has taken its hold away: the message would be passed, as not
- * due yet, and later ones of its key taken. So if the row is newer than the snapshot, each key is held for as long as
- * either version says.
+ * Leaves a slot alone whose row is newer than the claim's snapshot. The claim would read the holds in the newest
+ * version of the row, and the messages by its snapshot: it would pass a message that has failed since then and is due again, as
+ * not due yet and not held, and take later ones of its key. Whatever postpones a message without a lease, or ends its hold,
+ * writes the row. The server looks once more at a row that it has locked in a newer version, whose xmin the snapshot does not have.
+ * A row that is older than all running transactions needs no look.
  */
-const HELD = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN s.held ELSE sluice_private.longest_holds(
-        s.held, (SELECT seen.held FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot)
-      ) END`
+const SEEN = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN true
+        ELSE s.xmin = (SELECT seen.xmin FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot) END`
 
 const LOCKED_SLOT = `
-      SELECT s.slot, ${HELD} AS held FROM sluice.slot s
-      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
+      SELECT s.slot, s.held FROM sluice.slot s
+      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL AND ${SEEN}
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
-/**
- * Which keys of a locked slot are closed by leases, each with its message: read once the slot's row is locked, in the
- * newest version.
- */
+/** Which keys of a locked slot are closed by leases, each with its message: read once the slot's row is locked, in the newest version. */
 const LEASED_KEYS = 'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'
 
 /** The messages of a slot that have closed their keys and are due again, by message_lease_idx. */
@@ -111,10 +108,7 @@ function heldUntil(message: string): string {
         CASE WHEN ${message}.id::text <> start.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
-/**
- * A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for
- * them.
- */
+/** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
 function isFree(message: string): string {
   return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice_private.lock_due_again($1::text, ${message}.id))`
 }
@@ -167,7 +161,7 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
  * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
- * live row. A message that has closed its key and is due, but locked, is passed over: so `pick` goes on for as
+ * live row. A message that has closed its key and is due, but that somebody has locked, is passed over: so `pick` goes on for as
  * many rows more as there are such messages.
  */
 const slotsClaim = (perSlot: string) =>
@@ -241,7 +235,7 @@ export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 12)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
- * another session has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
+ * somebody else has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
  * it would keep the connection for as long as a handler takes.
  */
 export const CLAIM_WHOLE_QUEUE = lockingClaim(

@@ -4,9 +4,11 @@ import {
   cancelMessage,
   changeMessage,
   clearSome,
+  rescheduleMessage,
 } from '../../../src/table/operate/change-message.ts'
 import { releaseHolds } from '../../../src/table/operate/release-holds.ts'
-import { type ClaimWorld, executeAlone } from './claims.ts'
+import { holdKeys } from '../../../src/table/settle/around.ts'
+import { type ClaimStep, type ClaimWorld, executeAlone } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Stage } from './stage.ts'
 
@@ -17,6 +19,8 @@ export interface OperatedWorld extends ClaimWorld {
   /** What the first message says since the change has been committed. */
   changed: string | undefined
 }
+
+const HOUR_US = 3_600_000_000
 
 export type OperatedStep = PlayedStep<OperatedWorld>
 
@@ -38,6 +42,35 @@ export const cancels: OperatedStep = {
 function fits({ result }: CancelAnswer, isThere: boolean, inHands: boolean): boolean {
   if (result === 'cancelled') return true
   return result === 'asked' ? inHands : !isThere
+}
+
+/** Makes the first message due, if it waits for its retry. */
+export const runsNow: ClaimStep = {
+  name: 'runs it now',
+  run: async (session, { queue, ids, ledger }) => {
+    await session.begin()
+    const [id = ''] = ids
+    const { result } = await rescheduleMessage(
+      session.execute(),
+      queue,
+      { id, dedupeKey: null },
+      { delayMs: 0, dueAt: null },
+    )
+    if (result === 'changed' && ledger.idsIn('later').includes(id)) ledger.moves(session.name, [id], 'waiting')
+  },
+}
+
+/** A batch that has taken another key of the slot fails, and drops the holds that are over. */
+export const holdsAnotherKey: ClaimStep = {
+  name: 'holds another key',
+  run: async (session, { queue, target: { slot } }) => {
+    await session.begin()
+    const free = 'SELECT FROM sluice.slot WHERE queue = $1 AND slot = $2 FOR NO KEY UPDATE SKIP LOCKED'
+    if ((await session.client.query(free, [queue, slot])).rows.length === 0) return
+    const nowUs = Date.now() * 1_000
+    const untilUs = nowUs + HOUR_US
+    await holdKeys(session.execute(), queue, [{ slot, orderingKey: 'another', messageId: '0', untilUs }], nowUs)
+  },
 }
 
 /** Gives the first message another payload. */

@@ -1,3 +1,4 @@
+import { WHOLE_QUEUE_SLOT } from '../../../src/table/claim/claim-ordered.ts'
 import { holdKeys } from '../../../src/table/settle/around.ts'
 import { deadLetterMessages, postponeMessages } from '../rows/write-settled.ts'
 import { ack, type ClaimStep, inHand, rollBack } from './claims.ts'
@@ -17,9 +18,9 @@ export function retry(afterUs: number): ClaimStep {
       const execute = session.execute()
       const messages = ids.map((id) => ({ id, dueUs, attempt: 1, error: 'broken' }))
       await postponeMessages(execute, queue, messages, nowUs)
-      if (target.key === null) return
       const { slot, key } = target
-      await holdKeys(execute, queue, [{ slot, orderingKey: key, messageId: ids[0]!, untilUs: dueUs }], 0)
+      if (key === null && slot !== WHOLE_QUEUE_SLOT) return
+      await holdKeys(execute, queue, [{ slot, orderingKey: key ?? '', messageId: ids[0]!, untilUs: dueUs }], 0)
     },
   }
 }

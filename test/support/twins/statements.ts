@@ -22,19 +22,25 @@ export const SLOT_UNLOCKED = of(['claim_slots'], 'FOR NO KEY UPDATE OF s SKIP LO
 export const KEYED_CLAIM_SKIPPING = of(['claim_slots'], 'FOR UPDATE OF m', 'FOR UPDATE OF m SKIP LOCKED')
 export const WHOLE_QUEUE_WAITING = of(['claim_whole_queue'], 'FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m')
 
-const HOLDS = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN s.held ELSE sluice_private.longest_holds(
-        s.held, (SELECT seen.held FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot)
-      ) END`
+const SEEN = `AND CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN true
+        ELSE s.xmin = (SELECT seen.xmin FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot) END`
 
-/** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
-export const HELD_BY_SNAPSHOT = of(
-  ['claim_slots'],
-  HOLDS,
-  '(SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot)',
+/** A claim that takes messages of a slot whose row has been written since its snapshot. */
+export const NEWER_SLOT_TAKEN = of(
+  ['claim_free_slots', 'claim_slots'].flatMap((name) => [name, `${name}_leased`, `${name}_leased_by_place`]),
+  SEEN,
+  '',
 )
 
-/** A claim that forgets the holds which an operation has taken away since its snapshot. */
-export const HOLDS_OF_NEWEST_ROW = of(['claim_free_slots', 'claim_slots'], HOLDS, 's.held')
+/** The same, and it reads the holds by its snapshot, as if they were in a table of their own; see decision 5. */
+export const HELD_BY_SNAPSHOT = [
+  ...NEWER_SLOT_TAKEN,
+  ...of(
+    ['claim_slots'],
+    'SELECT s.slot, s.held FROM',
+    'SELECT s.slot, (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held FROM',
+  ),
+]
 
 /** As if nobody else ran when the claim looked. */
 export const CLAIM_ALONE = of(['claim_slots'], 'pg_snapshot_xmin(pg_current_snapshot())::text', `'${2n ** 62n}'`)

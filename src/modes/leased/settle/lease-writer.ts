@@ -1,4 +1,5 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
+import { startTimer } from '../../../basics/start-timer.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'
@@ -117,7 +118,7 @@ export class LeaseWriter {
     if (this.isCut) connection.break('The pipeline has stopped')
     const shortestMs = leases.reduce((least, { leaseMs }) => Math.min(least, leaseMs), this.#plan.leaseMs)
     const ms = Math.min(Math.max(shortestMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
-    const limit = setTimeout(() => connection.break(`No answer within ${ms} ms`), ms)
+    const limit = startTimer(() => connection.break(`No answer within ${ms} ms`), ms)
     const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
     try {
       if (skipLocked) begin()

@@ -1,3 +1,4 @@
+import { startTimer } from '../../../basics/start-timer.ts'
 import type { LeasedOutcome } from './leased-outcome.ts'
 
 /**
@@ -36,7 +37,7 @@ export class OutcomeQueue {
 
   /** They are due together, after some time. */
   later(outcomes: readonly LeasedOutcome[], afterMs: number): void {
-    setTimeout(() => {
+    startTimer(() => {
       this.#apart.push(outcomes)
       this.#onDue()
     }, afterMs)

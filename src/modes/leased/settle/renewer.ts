@@ -1,4 +1,5 @@
 import { Backoff } from '../../../basics/backoff.ts'
+import { startTimer } from '../../../basics/start-timer.ts'
 import type { LeasedMessage } from '../leased-message.ts'
 import type { LeaseWriter, Retry } from './lease-writer.ts'
 
@@ -80,7 +81,7 @@ export class Renewer {
   #answer({ leases, resolve, backoff = new Backoff(50, 1_000) }: Asked, locked: ReadonlySet<string>): void {
     const again = leases.filter((one) => locked.has(one.id) && !one.lost && !one.hasRunOut && !one.isLocked)
     if (again.length === 0) resolve()
-    else setTimeout(() => this.#ask({ leases: again, resolve, backoff }), backoff.next())
+    else startTimer(() => this.#ask({ leases: again, resolve, backoff }), backoff.next())
   }
 
   #ask(asked: Asked): void {
