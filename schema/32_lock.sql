@@ -270,16 +270,16 @@ DECLARE
   reasons text[];
   errors text[];
 BEGIN
-  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.slot) FILTER (WHERE m.expired AND m.slot IS NOT NULL), array_agg(m.id) FILTER (WHERE NOT m.expired),
-         array_agg(m.tries) FILTER (WHERE NOT m.expired),
-         array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE NOT m.expired),
+  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.slot) FILTER (WHERE m.expired AND m.slot IS NOT NULL),
+         array_agg(m.id) FILTER (WHERE NOT m.expired), array_agg(m.tries) FILTER (WHERE NOT m.expired),
+         array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE NOT m.expired),
          array_agg(m.error) FILTER (WHERE NOT m.expired)
   INTO expired, expired_slots, spent, attempts, reasons, errors
-  FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+  FROM (
     SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
            sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
            CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) END AS error
-    FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    FROM sluice_private.rows_of(queue, ids) m OFFSET 0 -- a fence: counted once
   ) m
   WHERE m.expired OR m.tries > m.attempt AND m.tries >= m.most;
   IF expired IS NOT NULL THEN

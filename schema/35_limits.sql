@@ -134,9 +134,7 @@ BEGIN
     SELECT '' AS tenant, granted - cardinality(taken) AS count
     UNION ALL
     SELECT t.tenant, t.share - (
-      SELECT count(*)::integer FROM unnest(taken) AS given (id) CROSS JOIN LATERAL (
-        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-      ) m WHERE m.tenant = t.tenant
+      SELECT count(*)::integer FROM sluice_private.rows_of(queue, taken) m WHERE m.tenant = t.tenant
     )
     FROM unnest(tenants, shares) AS t (tenant, share) WHERE t.tenant <> ''
   ) unused
@@ -189,9 +187,7 @@ BEGIN
   END IF;
   IF settings.tenant_concurrency IS NOT NULL THEN
     FOR owned IN
-      SELECT m.tenant, array_agg(given.id) AS ids FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-      ) m
+      SELECT m.tenant, array_agg(m.id) AS ids FROM sluice_private.rows_of(queue, ids) m
       WHERE m.tenant IS NOT NULL GROUP BY m.tenant
     LOOP
       PERFORM sluice_private.lease_permits(queue, owned.tenant, owned.ids, lease);

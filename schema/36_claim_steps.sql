@@ -78,8 +78,8 @@ BEGIN
 END
 $$;
 
--- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
--- attempt. A message whose life would end before lives_until lives until then.
+-- Leases locked messages to a claim, which moves their due time to its end. A message whose life would end before lives_until
+-- lives until then.
 CREATE FUNCTION sluice_private.lease_locked(
   queue text, ids bigint[], claim_id bigint, expires_at timestamptz, lives_until timestamptz
 ) RETURNS void
@@ -91,13 +91,7 @@ BEGIN
   WITH leased AS (
     UPDATE sluice.message m
     SET due_at = expires_at, lease = -claim_id,
-        expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END,
-        attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
-        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
-        failures = CASE WHEN m.lease < 0 AND m.lease <> -claim_id
-                        THEN sluice_private.add_failure(m.failures, m.attempt + 1, sluice_private.ran_out(m.lease), NULL, m.due_at)
-                        ELSE m.failures END,
-        failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
+        expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )

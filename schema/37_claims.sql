@@ -49,7 +49,7 @@ BEGIN
   IF ids = '{}' THEN
     RETURN;
   END IF;
-  PERFORM sluice_private.record_hung(queue, ids);
+  PERFORM sluice_private.end_leases(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
   due_ats := sluice_private.due_ats_of(queue, ids);

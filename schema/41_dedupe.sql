@@ -13,7 +13,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   settings record;
-  had sluice.message;
   changed record;
   later timestamptz;
   state text;
@@ -22,8 +21,7 @@ BEGIN
   IF settings.payload_limit_bytes IS NOT NULL THEN
     PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
-  SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
-  PERFORM sluice_private.end_lease(had);
+  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
   IF moves AND NOT EXISTS (
     SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
     WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id

@@ -102,9 +102,7 @@ DECLARE
   pointer sluice.dedupe;
 BEGIN
   FOR redriven IN
-    SELECT m.id, m.dedupe_key FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.id, m.dedupe_key FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m ORDER BY m.id DESC
+    SELECT m.id, m.dedupe_key FROM sluice_private.rows_of(queue, ids) m ORDER BY m.id DESC
   LOOP
     SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
     IF FOUND THEN

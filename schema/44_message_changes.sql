@@ -150,7 +150,7 @@ BEGIN
   END IF;
   due := greatest(due, clock_timestamp());
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
-    PERFORM sluice_private.end_lease(m);
+    PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
     SET due_at = due,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
@@ -242,7 +242,7 @@ BEGIN
   state := sluice_private.state_of(queue, message_id, m);
   result := CASE WHEN state IN ('ready', 'scheduled', 'retrying') THEN 'changed' ELSE 'refused' END;
   IF result = 'changed' THEN
-    PERFORM sluice_private.end_lease(m);
+    PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
     SET payload = coalesce(payload, t.payload), headers = coalesce(headers, t.headers),
         priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END, type = coalesce(type, t.type),

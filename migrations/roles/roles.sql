@@ -89,8 +89,9 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice_private.foreign_characters,
     sluice_private.leased_keys, sluice_private.longest_holds, sluice_private.lock_due_again, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
-    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.ctids_of, sluice_private.release_holds,
-    sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
+    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.bury_row, sluice_private.rows_of,
+    sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
+    sluice_private.ctids_of, sluice_private.release_holds, sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
