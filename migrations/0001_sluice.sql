@@ -289,7 +289,7 @@ CREATE TABLE sluice.schedule (
   overlap        boolean     NOT NULL DEFAULT true,
   payload        jsonb       NOT NULL,
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object" CHECK (jsonb_typeof(headers) = 'object'),
-  type           text        CONSTRAINT "type: dot-separated text, 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255 AND type ~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$'),
+  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
   schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
   ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
   priority       smallint    NOT NULL DEFAULT 5 CONSTRAINT "priority: from 0 to 9" CHECK (priority BETWEEN 0 AND 9),
@@ -620,12 +620,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
--- Fails unless a delay is within its bounds.
-CREATE FUNCTION sluice_private.check_delay(what text, given interval) RETURNS void
+-- Fails unless a time is within its bounds: of the longest, a hundred years, every year has 365.25 days, as in a column of
+-- milliseconds.
+CREATE FUNCTION sluice_private.check_time(what text, given interval, shortest interval, hint text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < interval '0' OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected from zero to 100 years, received %', what, given USING ERRCODE = '22023', HINT = 'For example interval ''5 minutes''.';
+  IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM shortest) AND 3155760000 THEN
+    RAISE EXCEPTION '%: expected from % to 100 years, received %', what,
+      CASE shortest WHEN '0' THEN 'zero' WHEN '1 millisecond' THEN '1 millisecond' ELSE '1 second' END, given
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails unless a type is dot-separated text without spaces, also those of Unicode, and without control characters and *. What is
+-- empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some encodings in the
+-- locale C; and in other encodings than UTF8 the numbers above 127 are other characters.
+CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wrong text := CASE getdatabaseencoding()
+    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*' ELSE '\x01-\x20\x7f*' END;
+BEGIN
+  IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
+    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
+      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
 END
 $$;
@@ -1011,7 +1030,7 @@ BEGIN
     NULL;
   END;
   -- 100 years, as everywhere.
-  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ceil(ms) NOT BETWEEN least_ms AND 3155760000000) THEN
+  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ms NOT BETWEEN least_ms AND 3155760000000) THEN
     RAISE EXCEPTION '%: expected a time from % ms to 100 years, received %', name, least_ms, left(value::text, 80)
       USING ERRCODE = '22023', HINT = 'As in "7 days", "30s", or a number of milliseconds. null unsets it.';
   END IF;
@@ -1430,27 +1449,22 @@ BEGIN
     RAISE EXCEPTION 'headers: expected at most 1048576 bytes of JSON, received %', octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  -- What is empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some
-  -- encodings in the locale C.
-  IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
-    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
-      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
+  IF type IS NOT NULL THEN
+    PERFORM sluice_private.check_type(type);
   END IF;
   IF delay IS NOT NULL AND due_at IS NOT NULL THEN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received both'
       USING ERRCODE = '22023', HINT = 'Leave one of them out.';
   END IF;
-  IF delay < interval '0' OR delay > interval '100 years' THEN
-    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
-      USING ERRCODE = '22023', HINT = 'Leave delay out to deliver at once.';
+  IF delay IS NOT NULL THEN
+    PERFORM sluice_private.check_time('delay', delay, '0', 'Leave delay out to deliver at once.');
   END IF;
   IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'Leave due_at out to deliver at once.';
   END IF;
-  IF ttl <= interval '0' OR ttl > interval '100 years' THEN
-    RAISE EXCEPTION 'ttl: expected more than zero and at most 100 years, received %', ttl
-      USING ERRCODE = '22023', HINT = 'Leave ttl out for a message that never expires.';
+  IF ttl IS NOT NULL THEN
+    PERFORM sluice_private.check_time('ttl', ttl, '1 millisecond', 'Leave ttl out for a message that never expires.');
   END IF;
   IF lease NOT BETWEEN interval '1 second' AND interval '24 hours' THEN
     RAISE EXCEPTION 'lease: expected from 1 second to 24 hours, received %', lease
@@ -2982,10 +2996,7 @@ BEGIN
     RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
-  IF delay < interval '0' OR delay > interval '100 years' THEN
-    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
-      USING ERRCODE = '22023', HINT = 'Zero delivers at once.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, '0', 'Zero delivers at once.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -2994,10 +3005,7 @@ BEGIN
     RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
       USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
   END IF;
-  IF dedupe_for < interval '0' OR dedupe_for > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from zero to 100 years, received %', dedupe_for
-      USING ERRCODE = '22023', HINT = 'Zero frees the key at once.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, '0', 'Zero frees the key at once.');
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';
@@ -3770,10 +3778,7 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  IF kept < interval '1 millisecond' OR kept > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from 1 millisecond to 100 years, received %', kept
-      USING ERRCODE = '22023', HINT = 'Leave it out for a key that is free when its message is gone.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', kept, '1 millisecond', 'Leave it out for a key that is free when its message is gone.');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
@@ -4329,7 +4334,7 @@ BEGIN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice_private.check_delay('delay', delay);
+  PERFORM sluice_private.check_time('delay', delay, '0', 'For example interval ''5 minutes''.');
   IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
@@ -4381,11 +4386,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
   PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
-  IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
-    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
-      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
-  END IF;
-  PERFORM sluice_private.check_delay('ttl', ttl);
+  PERFORM sluice_private.check_type(type);
+  PERFORM sluice_private.check_time('ttl', ttl, '0', 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   m := sluice_private.lock_one(queue, message_id);
   state := sluice_private.state_of(queue, message_id, m);
@@ -5016,6 +5018,7 @@ BEGIN
     RAISE EXCEPTION 'next_at: expected an instant in the years 1970 to 9999, received %', next_at
       USING ERRCODE = '22023', HINT = 'Leave it out: the next worker that looks computes it.';
   END IF;
+  PERFORM sluice_private.check_type(type);
   given.name := name;
   given.queue := queue;
   given.cron := cron;
@@ -5281,14 +5284,13 @@ BEGIN
 END
 $$;
 
--- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
+-- An interval in milliseconds.
 CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < shortest OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected % to 100 years, received %', what, CASE WHEN shortest = interval '0' THEN '0 (none)' ELSE '1 second' END, given
-      USING ERRCODE = '22023', HINT = 'As in sluice.create_stream(''orders'', retain => ''30 days'', segment => ''1 day'').';
-  END IF;
+  PERFORM sluice_private.check_time(
+    what, given, shortest, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.'
+  );
   RETURN extract(epoch FROM given) * 1000;
 END
 $$;

@@ -24,7 +24,7 @@ CREATE TABLE sluice.schedule (
   overlap        boolean     NOT NULL DEFAULT true,
   payload        jsonb       NOT NULL,
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object" CHECK (jsonb_typeof(headers) = 'object'),
-  type           text        CONSTRAINT "type: dot-separated text, 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255 AND type ~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$'),
+  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
   schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
   ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
   priority       smallint    NOT NULL DEFAULT 5 CONSTRAINT "priority: from 0 to 9" CHECK (priority BETWEEN 0 AND 9),

@@ -61,12 +61,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
--- Fails unless a delay is within its bounds.
-CREATE FUNCTION sluice_private.check_delay(what text, given interval) RETURNS void
+-- Fails unless a time is within its bounds: of the longest, a hundred years, every year has 365.25 days, as in a column of
+-- milliseconds.
+CREATE FUNCTION sluice_private.check_time(what text, given interval, shortest interval, hint text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < interval '0' OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected from zero to 100 years, received %', what, given USING ERRCODE = '22023', HINT = 'For example interval ''5 minutes''.';
+  IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM shortest) AND 3155760000 THEN
+    RAISE EXCEPTION '%: expected from % to 100 years, received %', what,
+      CASE shortest WHEN '0' THEN 'zero' WHEN '1 millisecond' THEN '1 millisecond' ELSE '1 second' END, given
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails unless a type is dot-separated text without spaces, also those of Unicode, and without control characters and *. What is
+-- empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some encodings in the
+-- locale C; and in other encodings than UTF8 the numbers above 127 are other characters.
+CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wrong text := CASE getdatabaseencoding()
+    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*' ELSE '\x01-\x20\x7f*' END;
+BEGIN
+  IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
+    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
+      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
 END
 $$;

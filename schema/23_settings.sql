@@ -20,7 +20,7 @@ BEGIN
     NULL;
   END;
   -- 100 years, as everywhere.
-  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ceil(ms) NOT BETWEEN least_ms AND 3155760000000) THEN
+  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ms NOT BETWEEN least_ms AND 3155760000000) THEN
     RAISE EXCEPTION '%: expected a time from % ms to 100 years, received %', name, least_ms, left(value::text, 80)
       USING ERRCODE = '22023', HINT = 'As in "7 days", "30s", or a number of milliseconds. null unsets it.';
   END IF;

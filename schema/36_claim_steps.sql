@@ -12,10 +12,7 @@ BEGIN
     RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
-  IF delay < interval '0' OR delay > interval '100 years' THEN
-    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
-      USING ERRCODE = '22023', HINT = 'Zero delivers at once.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, '0', 'Zero delivers at once.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -24,10 +21,7 @@ BEGIN
     RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
       USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
   END IF;
-  IF dedupe_for < interval '0' OR dedupe_for > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from zero to 100 years, received %', dedupe_for
-      USING ERRCODE = '22023', HINT = 'Zero frees the key at once.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, '0', 'Zero frees the key at once.');
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';

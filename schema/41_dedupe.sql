@@ -204,10 +204,7 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  IF kept < interval '1 millisecond' OR kept > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from 1 millisecond to 100 years, received %', kept
-      USING ERRCODE = '22023', HINT = 'Leave it out for a key that is free when its message is gone.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', kept, '1 millisecond', 'Leave it out for a key that is free when its message is gone.');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';

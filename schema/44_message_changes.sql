@@ -180,7 +180,7 @@ BEGIN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice_private.check_delay('delay', delay);
+  PERFORM sluice_private.check_time('delay', delay, '0', 'For example interval ''5 minutes''.');
   IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
@@ -232,11 +232,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
   PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
-  IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
-    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
-      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
-  END IF;
-  PERFORM sluice_private.check_delay('ttl', ttl);
+  PERFORM sluice_private.check_type(type);
+  PERFORM sluice_private.check_time('ttl', ttl, '0', 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   m := sluice_private.lock_one(queue, message_id);
   state := sluice_private.state_of(queue, message_id, m);

@@ -122,6 +122,7 @@ BEGIN
     RAISE EXCEPTION 'next_at: expected an instant in the years 1970 to 9999, received %', next_at
       USING ERRCODE = '22023', HINT = 'Leave it out: the next worker that looks computes it.';
   END IF;
+  PERFORM sluice_private.check_type(type);
   given.name := name;
   given.queue := queue;
   given.cron := cron;

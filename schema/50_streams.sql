@@ -34,14 +34,13 @@ BEGIN
 END
 $$;
 
--- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
+-- An interval in milliseconds.
 CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < shortest OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected % to 100 years, received %', what, CASE WHEN shortest = interval '0' THEN '0 (none)' ELSE '1 second' END, given
-      USING ERRCODE = '22023', HINT = 'As in sluice.create_stream(''orders'', retain => ''30 days'', segment => ''1 day'').';
-  END IF;
+  PERFORM sluice_private.check_time(
+    what, given, shortest, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.'
+  );
   RETURN extract(epoch FROM given) * 1000;
 END
 $$;
