@@ -581,6 +581,17 @@ BEGIN
 END
 $$;
 
+-- Fails unless an integer is from 1 to the highest.
+CREATE FUNCTION sluice_private.check_integer(what text, given integer, highest integer, hint text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF given IS NULL OR given NOT BETWEEN 1 AND highest THEN
+    RAISE EXCEPTION '%: expected an integer from 1 to %, received %', what, highest, coalesce(given::text, 'NULL')
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
 -- Fails unless what is asked of a claim is within its bounds.
 CREATE FUNCTION sluice_private.check_claim(
   queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
@@ -593,10 +604,7 @@ BEGIN
       quote_nullable(left(queue, 120))
       USING ERRCODE = '22023', HINT = 'For example ''emails''.';
   END IF;
-  IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'limit: expected an integer from 1 to 1000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'For example 10. Claim several times for more than 1000.';
-  END IF;
+  PERFORM sluice_private.check_integer('limit', most, 1000, 'For example 10. Claim several times for more than 1000.');
   IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
     RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'For example interval ''1 minute''. A claim that needs more time is renewed.';
@@ -605,10 +613,7 @@ BEGIN
     RAISE EXCEPTION 'grace: expected from zero to 14 days, received %', coalesce(grace::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'For how long the messages live on after the claim. Leave it out for zero.';
   END IF;
-  IF max_attempts IS NULL OR max_attempts NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
-  END IF;
+  PERFORM sluice_private.check_integer('max_attempts', max_attempts, 1000000, 'Leave it out for 20.');
 END
 $$;
 
@@ -620,15 +625,38 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
--- Fails unless a time is within its bounds: of the longest, a hundred years, every year has 365.25 days, as in a column of
--- milliseconds.
-CREATE FUNCTION sluice_private.check_time(what text, given interval, shortest interval, hint text) RETURNS void
+-- Fails unless a time is within its bounds, by its seconds: intervals are compared as if a month had 30 days, by which a hundred
+-- years would be shorter than in milliseconds.
+CREATE FUNCTION sluice_private.check_time(
+  what text, given interval, hint text, shortest text DEFAULT 'zero', longest text DEFAULT '100 years'
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM shortest) AND 3155760000 THEN
-    RAISE EXCEPTION '%: expected from % to 100 years, received %', what,
-      CASE shortest WHEN '0' THEN 'zero' WHEN '1 millisecond' THEN '1 millisecond' ELSE '1 second' END, given
+  IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM coalesce(nullif(shortest, 'zero'), '0')::interval)
+                                       AND extract(epoch FROM longest::interval) THEN
+    RAISE EXCEPTION '%: expected from % to %, received %', what, shortest, longest, given USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails unless an instant is in the years that a Date of JavaScript and ISO 8601 write alike.
+CREATE FUNCTION sluice_private.check_due_at(due_at timestamptz, hint text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
+    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails if a payload, or headers, are larger than any queue takes.
+CREATE FUNCTION sluice_private.check_bytes(what text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF octet_length(content::text) > 1048576 THEN
+    RAISE EXCEPTION '%: expected at most 1048576 bytes of JSON, received %', what, octet_length(content::text)
+      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
 END
 $$;
@@ -653,10 +681,7 @@ $$;
 CREATE FUNCTION sluice_private.check_most(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF most IS NULL OR most NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Leave it out for 1000. Call it again while it returns as many.';
-  END IF;
+  PERFORM sluice_private.check_integer('most', most, 10000, 'Leave it out for 1000. Call it again while it returns as many.');
 END
 $$;
 
@@ -685,7 +710,8 @@ CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bi
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF taken < wanted THEN
-    RAISE EXCEPTION 'sluice.%: expected to take % row(s) for queue "%", took %', relation, wanted, queue, taken
+    RAISE EXCEPTION 'sluice.%: expected to take % row(s) for % "%", took %', relation, wanted,
+      CASE relation WHEN 'event' THEN 'stream' ELSE 'queue' END, queue, taken
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
 END
@@ -932,10 +958,6 @@ BEGIN
 END
 $$;
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.lock_shared, sluice_private.refuse_group_queue, sluice_private.refuse_inserted,
-  sluice_private.note_queued, sluice_private.note_empty FROM PUBLIC;
-
 -- schema/22_wake_up.sql
 --
 -- Wakes workers that sleep.
@@ -997,14 +1019,9 @@ $$;
 CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
-    PERFORM pg_notify('sluice', '/' || stream);
-  END IF;
+  PERFORM sluice_private.tell('/' || stream);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;
 
 -- schema/23_settings.sql
 --
@@ -1266,9 +1283,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;
-
 -- schema/24_crashes.sql
 --
 -- Evidence about messages: whose process died or hung with them, or lost their transaction.
@@ -1441,14 +1455,7 @@ BEGIN
     RAISE EXCEPTION 'payload: expected a JSON value, received NULL'
       USING ERRCODE = '22004', HINT = 'For a message without content pass ''null''::jsonb or ''{}''::jsonb.';
   END IF;
-  IF octet_length(payload::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload: expected at most 1048576 bytes of JSON, received %', octet_length(payload::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  IF octet_length(headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'headers: expected at most 1048576 bytes of JSON, received %', octet_length(headers::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
+  PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
   IF type IS NOT NULL THEN
     PERFORM sluice_private.check_type(type);
   END IF;
@@ -1457,18 +1464,16 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Leave one of them out.';
   END IF;
   IF delay IS NOT NULL THEN
-    PERFORM sluice_private.check_time('delay', delay, '0', 'Leave delay out to deliver at once.');
+    PERFORM sluice_private.check_time('delay', delay, 'Leave delay out to deliver at once.');
   END IF;
-  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
-    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
-      USING ERRCODE = '22023', HINT = 'Leave due_at out to deliver at once.';
+  IF due_at IS NOT NULL THEN
+    PERFORM sluice_private.check_due_at(due_at, 'Leave due_at out to deliver at once.');
   END IF;
   IF ttl IS NOT NULL THEN
-    PERFORM sluice_private.check_time('ttl', ttl, '1 millisecond', 'Leave ttl out for a message that never expires.');
+    PERFORM sluice_private.check_time('ttl', ttl, 'Leave ttl out for a message that never expires.', '1 millisecond');
   END IF;
-  IF lease NOT BETWEEN interval '1 second' AND interval '24 hours' THEN
-    RAISE EXCEPTION 'lease: expected from 1 second to 24 hours, received %', lease
-      USING ERRCODE = '22023', HINT = 'Leave lease out for the pipeline''s.';
+  IF lease IS NOT NULL THEN
+    PERFORM sluice_private.check_time('lease', lease, 'Leave lease out for the pipeline''s.', '1 second', '24 hours');
   END IF;
 END
 $$;
@@ -1503,8 +1508,7 @@ BEGIN
     (extract(epoch FROM lease) * 1000)::integer, tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', queue, 1, 0);
   END IF;
   RETURN message_id;
 END
@@ -2996,7 +3000,7 @@ BEGIN
     RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
-  PERFORM sluice_private.check_time('delay', delay, '0', 'Zero delivers at once.');
+  PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -3005,7 +3009,7 @@ BEGIN
     RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
       USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
   END IF;
-  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, '0', 'Zero frees the key at once.');
+  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, 'Zero frees the key at once.');
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';
@@ -3424,10 +3428,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
-  sluice.pop FROM PUBLIC;
-
 -- schema/40_duplicates.sql
 --
 -- Looks for the message that has a dedupe key.
@@ -3778,7 +3778,7 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  PERFORM sluice_private.check_time('dedupe_for', kept, '1 millisecond', 'Leave it out for a key that is free when its message is gone.');
+  PERFORM sluice_private.check_time('dedupe_for', kept, 'Leave it out for a key that is free with its message.', '1 millisecond');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
@@ -3789,7 +3789,7 @@ BEGIN
   END IF;
   IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
     RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
-      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key, and a message has a tenant or an ordering key. With a tenant there are reject, update and throttle.';
+      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key. With a tenant there are reject, update and throttle.';
   END IF;
 END
 $$;
@@ -3828,8 +3828,7 @@ BEGIN
     (extract(epoch FROM lease) * 1000)::integer, tenant, dedupe_key, extract(epoch FROM dedupe_for) * 1000, on_duplicate
   ), ' ');
   IF answer IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', queue, 1, 0);
   END IF;
   id := answer[1];
   outcome := answer[2];
@@ -3838,9 +3837,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.enqueue_deduped IS
   'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;
 
 -- schema/42_dedupe_keys.sql
 --
@@ -4037,9 +4033,6 @@ $$;
 COMMENT ON FUNCTION sluice.prune_dedupe IS
   'Deletes dedupe keys that are free and windows that are over, at most so many, and returns how many. Waits for nobody.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;
-
 -- schema/43_holds.sql
 --
 -- Holds of ordering keys, as operations on messages find and change them.
@@ -4146,9 +4139,6 @@ BEGIN
   PERFORM sluice_private.wake(gone.queue);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;
 
 -- schema/44_message_changes.sql
 --
@@ -4334,11 +4324,8 @@ BEGIN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice_private.check_time('delay', delay, '0', 'For example interval ''5 minutes''.');
-  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
-    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
-      USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, 'For example interval ''5 minutes''.');
+  PERFORM sluice_private.check_due_at(due_at, 'For now there is run_now.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
 END
@@ -4380,14 +4367,10 @@ DECLARE
   m sluice.message;
 BEGIN
   PERFORM sluice_private.check_claim(queue);
-  IF octet_length(payload::text) > 1048576 OR octet_length(headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON each, received % and %',
-      octet_length(payload::text), octet_length(headers::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
+  PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
   PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
   PERFORM sluice_private.check_type(type);
-  PERFORM sluice_private.check_time('ttl', ttl, '0', 'Zero ends its life when it is due.');
+  PERFORM sluice_private.check_time('ttl', ttl, 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   m := sluice_private.lock_one(queue, message_id);
   state := sluice_private.state_of(queue, message_id, m);
@@ -4479,9 +4462,6 @@ $$;
 COMMENT ON FUNCTION sluice.clear_some IS
   'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded step. Call it again with next_id until that is NULL. dry_run counts them.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;
-
 -- schema/45_dead_letters.sql
 --
 -- Puts dead letters back, and removes those that are too old.
@@ -4549,10 +4529,7 @@ BEGIN
   SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored),
          (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL)
   INTO taken, events, redriven, deduped;
-  IF redriven < taken THEN
-    RAISE EXCEPTION 'sluice.message: expected to take % message(s) for queue "%", took %', taken, queue, redriven
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('message', queue, taken, redriven);
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
@@ -4594,9 +4571,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_dead_letters IS
   'Deletes dead letters that are older than their queue keeps them. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;
 
 -- schema/46_history.sql
 --
@@ -4801,10 +4775,6 @@ $$;
 COMMENT ON FUNCTION sluice.prune_history IS
   'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
-  FROM PUBLIC;
-
 -- schema/47_maintenance.sql
 --
 -- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so
@@ -4889,9 +4859,6 @@ $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;
-
 -- schema/48_schedules.sql
 --
 -- Defines schedules, and enqueues what they say.
@@ -4910,11 +4877,8 @@ DECLARE
   had sluice.schedule;
   now_at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
-  IF octet_length(given.payload::text) > 1048576 OR octet_length(given.headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_bytes('payload', given.payload), sluice_private.check_bytes('headers', given.headers);
+  PERFORM sluice_private.check_payload_bytes(given.payload, (sluice_private.queue_defaults(given.queue)).payload_limit_bytes);
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -5125,29 +5089,13 @@ BEGIN
     END IF;
   END IF;
   message_id := sluice_private.insert_message(
-    queue => given.queue,
-    payload => given.payload,
-    headers => given.headers || jsonb_build_object(
-      'schedule', given.name,
-      'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    ),
-    type => given.type,
-    schema_version => given.schema_version,
-    ordering_key => given.ordering_key,
-    priority => given.priority,
-    due_at => NULL,
-    delay_ms => given.delay_ms,
-    max_attempts => given.max_attempts,
-    ttl_ms => given.ttl_ms,
-    retry_policy => given.retry_policy,
-    lease_ms => given.lease_ms,
-    tenant => given.tenant,
-    dedupe_key => NULL,
-    dedupe_ms => NULL
+    given.queue, given.payload, given.headers || jsonb_build_object(
+      'schedule', given.name, 'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    ), given.type, given.schema_version, given.ordering_key, given.priority, NULL, given.delay_ms, given.max_attempts, given.ttl_ms,
+    given.retry_policy, given.lease_ms, given.tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', given.queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', given.queue, 1, 0);
   END IF;
   RETURN message_id;
 END
@@ -5241,11 +5189,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_secu
   WHERE s.name = $1 AND s.revision = $2
 $$;
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
-  sluice.schedule_remove, sluice.schedule_run, sluice_private.schedule_fire, sluice_private.schedule_plan,
-  sluice_private.schedule_failed FROM PUBLIC;
-
 -- schema/50_streams.sql
 --
 -- Makes streams, and gives them other settings.
@@ -5285,12 +5228,10 @@ END
 $$;
 
 -- An interval in milliseconds.
-CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice_private.check_time(
-    what, given, shortest, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.'
-  );
+  PERFORM sluice_private.check_time(what, given, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.', shortest);
   RETURN extract(epoch FROM given) * 1000;
 END
 $$;
@@ -5492,7 +5433,7 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := sluice_private.stream_ms('retain', retain, '0');
+  retain_ms bigint := sluice_private.stream_ms('retain', retain, 'zero');
   segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
@@ -5547,10 +5488,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.create_stream IS
   'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
-  sluice_private.open_appends_of, sluice.create_stream FROM PUBLIC;
 
 -- schema/51_append.sql
 --
@@ -5609,8 +5546,7 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append.stream); -- fails
     END IF;
     slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
     EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
@@ -5619,8 +5555,7 @@ BEGIN
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
   IF at IS NULL THEN
-    RAISE EXCEPTION 'sluice.event: expected to take 1 event for stream "%", took 0', append.stream
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('event', append.stream, 1, 0);
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
     PERFORM sluice_private.wake_stream(append.stream);
@@ -5648,8 +5583,7 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append_many.stream); -- fails
     END IF;
     IF given = 0 THEN
       RETURN;
@@ -5676,10 +5610,7 @@ BEGIN
   ) r
   RETURNING position;
   GET DIAGNOSTICS taken = ROW_COUNT;
-  IF taken < given THEN
-    RAISE EXCEPTION 'sluice.event: expected to take % event(s) for stream "%", took %', given, append_many.stream, taken
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('event', append_many.stream, given, taken);
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
     PERFORM sluice_private.wake_stream(append_many.stream);
   END IF;
@@ -5687,9 +5618,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.append_many IS
   'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;
 
 -- schema/52_stream_positions.sql
 --
@@ -5847,10 +5775,7 @@ DECLARE
   taken bigint;
   part bigint;
 BEGIN
-  IF wanted IS NULL OR wanted NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(wanted::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'For more, call it again with after => the last position that it has returned.';
-  END IF;
+  PERFORM sluice_private.check_integer('most', most, 10000, 'For more, call it again behind the last position that it has returned.');
   FOR part IN
     SELECT g.first FROM sluice.segment g
     WHERE g.stream_id = log.id AND g.first > low - 999999999
@@ -5871,10 +5796,6 @@ END
 $$;
 COMMENT ON FUNCTION sluice.events IS
   'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
-  sluice_private.next_position, sluice.events FROM PUBLIC;
 
 -- schema/53_groups.sql
 --
@@ -6243,11 +6164,6 @@ $$;
 COMMENT ON FUNCTION sluice.delete_group IS
   'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
-  sluice_private.read_group_slots, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
-  sluice.delete_group FROM PUBLIC;
-
 -- schema/54_retention.sql
 --
 -- Trims streams, and opens, closes, marks and drops their segments.
@@ -6593,16 +6509,31 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   WHERE s.id = read_stream.stream_id
 $$;
 
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.trim_stream, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment,
-  sluice_private.read_stream FROM PUBLIC;
-
 -- schema/60_message_views.sql
 --
 -- Views of messages.
 --
 -- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
 -- sluice.queues.
+
+-- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A line that
+-- is indented belongs to the one before. The last file removes this.
+CREATE FUNCTION sluice_private.describe(views text[], lines text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  view text;
+  line text;
+  name text;
+BEGIN
+  FOREACH view IN ARRAY views LOOP
+    FOREACH line IN ARRAY string_to_array(btrim(regexp_replace(lines, chr(10) || ' +', ' ', 'g'), chr(10)), chr(10)) LOOP
+      name := split_part(line, ':', 1);
+      EXECUTE format('COMMENT ON %s IS %L', CASE name WHEN '*' THEN format('VIEW sluice.%I', view)
+                                                      ELSE format('COLUMN sluice.%I.%I', view, name) END, substr(line, length(name) + 3));
+    END LOOP;
+  END LOOP;
+END
+$$;
 
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
@@ -6634,17 +6565,20 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
           ) END), 0)
         FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
-COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
-COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
-COMMENT ON COLUMN sluice.workers.name IS 'The name given in the configuration, by default host:pid.';
-COMMENT ON COLUMN sluice.workers.host IS 'The machine''s host name.';
-COMMENT ON COLUMN sluice.workers.pid IS 'The process id on that machine.';
-COMMENT ON COLUMN sluice.workers.version IS 'The version of Sluice that it runs.';
-COMMENT ON COLUMN sluice.workers.queues IS 'The queues that its pipelines consume.';
-COMMENT ON COLUMN sluice.workers.started_at IS 'When it registered.';
-COMMENT ON COLUMN sluice.workers.seen_at IS 'Its last heartbeat.';
-COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last three minutes.';
-COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.';
+SELECT sluice_private.describe('{workers}', $$
+*: Worker processes: who runs, since when, on which queues.
+id: The worker's number, new at every start of a process.
+name: The name given in the configuration, by default host:pid.
+host: The machine's host name.
+pid: The process id on that machine.
+version: The version of Sluice that it runs.
+queues: The queues that its pipelines consume.
+started_at: When it registered.
+seen_at: Its last heartbeat.
+alive: Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last
+  three minutes.
+in_flight: How many messages it has in hand.
+$$);
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
@@ -6667,19 +6601,23 @@ SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock(
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
 JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
 WHERE c.expires_at > (SELECT sluice_private.clock());
-COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
-COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
-COMMENT ON COLUMN sluice.in_flight.claimed_at IS 'When its batch, or its claim, was claimed.';
-COMMENT ON COLUMN sluice.in_flight.running_for IS 'How long ago that was.';
-COMMENT ON COLUMN sluice.in_flight.batch IS 'The worker''s number for the batch: messages with the same number were claimed together, and in transactional mode share a transaction. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker_id IS 'The worker''s number. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker IS 'The worker''s name. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass writes the evidence down. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.';
-COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers and of claims: which, where, since when.';
-COMMENT ON COLUMN sluice.in_flight.claim IS 'The claim that it is in. Null: a worker has it.';
-COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.';
+SELECT sluice_private.describe('{in_flight}', $$
+*: Messages in the hands of workers and of claims: which, where, since when.
+queue: The queue.
+id: The message. An event that a group reads for the first time has no message: the number is its position, negative.
+attempt: Which try this is, from 1.
+claimed_at: When its batch, or its claim, was claimed.
+running_for: How long ago that was.
+batch: The worker's number for the batch: messages with the same number were claimed together, and in transactional mode
+  share a transaction. Null: it is in a claim.
+worker_id: The worker's number. Null: it is in a claim.
+worker: The worker's name. Null: it is in a claim.
+worker_alive: False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass
+  writes the evidence down. Null: it is in a claim.
+leased_until: In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.
+claim: The claim that it is in. Null: a worker has it.
+event_position: The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.
+$$);
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
@@ -6724,89 +6662,90 @@ LEFT JOIN LATERAL (
           WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
   WHERE m.xmax <> '0'::xid
 ) k ON true;
-COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
-COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
-COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and nobody has removed it yet).';
-COMMENT ON COLUMN sluice.messages.type IS 'The message''s type, dot-separated, for routing; may be null.';
-COMMENT ON COLUMN sluice.messages.schema_version IS 'The version of the payload''s schema, from 1.';
-COMMENT ON COLUMN sluice.messages.payload IS 'The content.';
-COMMENT ON COLUMN sluice.messages.headers IS 'Metadata that travels with it: an object.';
-COMMENT ON COLUMN sluice.messages.ordering_key IS 'Messages with the same key are handled one at a time, in order of id; null: no order.';
-COMMENT ON COLUMN sluice.messages.priority IS '0 (first) to 9; messages with an ordering key go by their order instead.';
-COMMENT ON COLUMN sluice.messages.attempt IS 'How many tries have failed so far.';
-COMMENT ON COLUMN sluice.messages.max_attempts IS 'After how many failed tries it dies; null: as the pipeline says.';
-COMMENT ON COLUMN sluice.messages.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered, or be tried again.';
-COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered any more, unless it is in hand; null: it never expires.';
-COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
-COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
-COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
-COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, where it has one.';
-COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
-COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
-COMMENT ON COLUMN sluice.messages.held_by IS 'The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this one came.';
-COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
-COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
-COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
-COMMENT ON COLUMN sluice.messages.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: none has failed.';
-COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whose transaction has it locked: of a worker''s batch, or of any other session.';
-COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+SELECT sluice_private.describe('{messages}', $$
+*: Every message that is not dead, with its state as of now.
+queue: The queue.
+id: The message's id: unique in the database, the same through retries, dead letters and redrive.
+state: scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and
+  nobody has removed it yet).
+type: The message's type, dot-separated, for routing; may be null.
+schema_version: The version of the payload's schema, from 1.
+payload: The content.
+headers: Metadata that travels with it: an object.
+ordering_key: Messages with the same key are handled one at a time, in order of id; null: no order.
+priority: 0 (first) to 9; messages with an ordering key go by their order instead.
+attempt: How many tries have failed so far.
+max_attempts: After how many failed tries it dies; null: as the pipeline says.
+enqueued_at: When it was enqueued.
+due_at: When it may be delivered, or be tried again.
+expires_at: After this it is not delivered any more, unless it is in hand; null: it never expires.
+tenant: Whose message it is, where a queue shares its workers out among tenants.
+dedupe_key: While it is there, an enqueue with the same key adds no second message.
+retry_policy: The name of its own retry policy, where it has one.
+lease: Its own lease in leased mode, where it has one.
+failed_at: When its last try failed.
+last_error: How its last try failed.
+held_by: The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this
+  one came.
+worker: The worker that has it in hand.
+leased_until: In leased mode and in a claim: when its lease ends if it is not renewed.
+claim: The claim that it is in.
+failures: Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the
+  latest, the stack. Null: none has failed.
+locked_by: The server's process (pid) whose transaction has it locked: of a worker's batch, or of any other session.
+event_position: In the queue of a group: the position in the stream of the event that it is.
+$$);
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
        d.event_position, d.failures
 FROM sluice.dead_letter d;
-COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
-COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.dead_letters.id IS 'The message''s id.';
-COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it died.';
-COMMENT ON COLUMN sluice.dead_letters.error IS 'The error of its last try, where it had one. Those of earlier tries are in failures.';
-COMMENT ON COLUMN sluice.dead_letters.attempt IS 'How many tries it had.';
-COMMENT ON COLUMN sluice.dead_letters.died_at IS 'When it was moved here.';
-COMMENT ON COLUMN sluice.dead_letters.age IS 'How long ago that was.';
-COMMENT ON COLUMN sluice.dead_letters.type IS 'The message''s type.';
-COMMENT ON COLUMN sluice.dead_letters.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.dead_letters.payload IS 'The content.';
-COMMENT ON COLUMN sluice.dead_letters.headers IS 'Its headers.';
-COMMENT ON COLUMN sluice.dead_letters.ordering_key IS 'Its ordering key.';
-COMMENT ON COLUMN sluice.dead_letters.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, where it had one.';
-COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.dead_letters.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: it died without one.';
-COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+SELECT sluice_private.describe('{dead_letters}', $$
+*: Messages that are not tried again unless redriven.
+reason: Why it died.
+error: The error of its last try, where it had one. Those of earlier tries are in failures.
+attempt: How many tries it had.
+died_at: When it was moved here.
+age: How long ago that was.
+payload: The content.
+failures: Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the
+  latest, the stack. Null: it died without one.
+event_position: In the queue of a group: the position in the stream of the event that it is.
+$$);
 
 CREATE VIEW sluice.completed AS
 SELECT c.queue, c.id, 'completed' AS state, c.completed_at, c.claimed_at, c.completed_at - c.claimed_at AS took,
        c.worker, c.claim, c.type, c.schema_version, c.payload, c.headers, c.ordering_key, c.priority, c.attempt, c.max_attempts,
        c.enqueued_at, c.failed_at, c.last_error, c.tenant, c.dedupe_key, c.retry_policy
 FROM sluice.completed_message c;
-COMMENT ON VIEW sluice.completed IS 'Messages that have succeeded, of queues that keep their history.';
-COMMENT ON COLUMN sluice.completed.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.completed.id IS 'The message''s id.';
-COMMENT ON COLUMN sluice.completed.state IS 'completed.';
-COMMENT ON COLUMN sluice.completed.completed_at IS 'When it was removed from its queue, by the statement that did that.';
-COMMENT ON COLUMN sluice.completed.claimed_at IS 'When the try that succeeded was claimed.';
-COMMENT ON COLUMN sluice.completed.took IS 'From the one to the other.';
-COMMENT ON COLUMN sluice.completed.worker IS 'The name of the worker that handled it. Null: it was in a claim, or popped.';
-COMMENT ON COLUMN sluice.completed.claim IS 'The claim that settled it. Null: a worker did, or it was popped.';
-COMMENT ON COLUMN sluice.completed.type IS 'The message''s type.';
-COMMENT ON COLUMN sluice.completed.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.completed.payload IS 'The content, as it was enqueued.';
-COMMENT ON COLUMN sluice.completed.headers IS 'Its headers.';
-COMMENT ON COLUMN sluice.completed.ordering_key IS 'Its ordering key.';
-COMMENT ON COLUMN sluice.completed.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.completed.attempt IS 'Which try succeeded, from 1.';
-COMMENT ON COLUMN sluice.completed.max_attempts IS 'Its own limit of attempts, where it had one.';
-COMMENT ON COLUMN sluice.completed.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.completed.failed_at IS 'When its last failed try failed; null: none did.';
-COMMENT ON COLUMN sluice.completed.last_error IS 'How that try failed.';
-COMMENT ON COLUMN sluice.completed.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.completed.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry policy, where it had one.';
+SELECT sluice_private.describe('{completed}', $$
+*: Messages that have succeeded, of queues that keep their history.
+state: completed.
+completed_at: When it was removed from its queue, by the statement that did that.
+claimed_at: When the try that succeeded was claimed.
+took: From the one to the other.
+worker: The name of the worker that handled it. Null: it was in a claim, or popped.
+claim: The claim that settled it. Null: a worker did, or it was popped.
+payload: The content, as it was enqueued.
+attempt: Which try succeeded, from 1.
+failed_at: When its last failed try failed; null: none did.
+last_error: How that try failed.
+retry_policy: The name of its own retry policy, where it had one.
+$$);
+SELECT sluice_private.describe('{dead_letters,completed}', $$
+queue: The queue.
+id: The message's id.
+type: The message's type.
+schema_version: The version of the payload's schema.
+headers: Its headers.
+ordering_key: Its ordering key.
+priority: Its priority.
+max_attempts: Its own limit of attempts, where it had one.
+enqueued_at: When it was enqueued.
+tenant: Whose message it was, where one was given.
+dedupe_key: Its dedupe key, where it had one.
+$$);
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
@@ -6877,19 +6816,21 @@ FULL JOIN held USING (queue)
 FULL JOIN dead USING (queue)
 FULL JOIN consumed USING (queue)
 LEFT JOIN expired USING (queue);
-COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
-COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due, in nobody''s hands, and not held.';
-COMMENT ON COLUMN sluice.queues.held IS 'Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.';
-COMMENT ON COLUMN sluice.queues.scheduled IS 'Messages due later that were never tried.';
-COMMENT ON COLUMN sluice.queues.retrying IS 'Messages that failed and are due later.';
-COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages in the hands of live workers, leased messages, and those in claims.';
-COMMENT ON COLUMN sluice.queues.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'For how long the oldest due message has been due that is not held.';
-COMMENT ON COLUMN sluice.queues.next_due_at IS 'When the next message becomes due.';
-COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consume the queue.';
-COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended and that nobody has removed yet.';
-COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
+SELECT sluice_private.describe('{queues}', $$
+*: One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.
+queue: The queue.
+ready: Messages that are due, in nobody's hands, and not held.
+held: Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.
+scheduled: Messages due later that were never tried.
+retrying: Messages that failed and are due later.
+in_flight: Messages in the hands of live workers, leased messages, and those in claims.
+dead: Dead letters.
+oldest_ready_age: For how long the oldest due message has been due that is not held.
+next_due_at: When the next message becomes due.
+workers: How many live worker processes consume the queue.
+expired: Messages whose life has ended and that nobody has removed yet.
+paused_at: Since when nobody claims from it; null: it is not paused.
+$$);
 
 -- schema/61_views.sql
 --
@@ -6908,29 +6849,31 @@ SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
 FROM sluice.queue q;
-COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
-COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
-COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
-COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
-COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
-COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
-COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
-COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
-COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
-COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
-COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
-COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
-COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
-COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
+SELECT sluice_private.describe('{queue_settings}', $$
+*: What queues have been told: one row per queue that has been told something. Null: the code decides.
+queue: The queue.
+paused_at: Since when nobody claims from it; null: it is not paused.
+paused_by: Who has paused it.
+pause_reason: Why.
+delay: When a message is due after its enqueue that gives neither a delay nor a due time.
+ttl: For how long after it is due a message may be delivered that gives no time of its own.
+on_expiry: What becomes of a message that has expired: drop or dead_letter.
+max_attempts: After how many failed tries a message dies that has no number of its own.
+retry: When failed messages are tried again: the name of a policy, or an object with times in milliseconds.
+payload_limit_bytes: The largest payload in bytes of JSON.
+history: For how long messages that have succeeded are kept.
+dead_letter_retention: For how long dead letters are kept.
+rate: How many messages may begin per rate_per, of all processes.
+rate_per: The interval of rate.
+rate_burst: How many may begin at once after a pause; null: as many as rate.
+tenant_rate: The same for the messages of one tenant.
+tenant_rate_per: The interval of tenant_rate.
+tenant_rate_burst: How many of one tenant may begin at once after a pause; null: as many as tenant_rate.
+concurrency: How many messages may be in flight, of all processes.
+tenant_concurrency: How many of one tenant may be in flight, of all processes.
+changed_at: When it was told something last.
+changed_by: Who told it: a name that was given, or else the database user.
+$$);
 
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
@@ -6939,15 +6882,17 @@ SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * inter
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
 WHERE c.expires_at > (SELECT sluice_private.clock());
-COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
-COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
-COMMENT ON COLUMN sluice.claims.claimed_at IS 'When it was made.';
-COMMENT ON COLUMN sluice.claims.renewed_at IS 'When it was renewed last; at first, when it was made.';
-COMMENT ON COLUMN sluice.claims.expires_at IS 'When it ends if nobody renews it.';
-COMMENT ON COLUMN sluice.claims.ttl IS 'For how long it was given.';
-COMMENT ON COLUMN sluice.claims.age IS 'How long ago it was renewed last.';
-COMMENT ON COLUMN sluice.claims.messages IS 'How many of its messages are not settled yet.';
+SELECT sluice_private.describe('{claims}', $$
+*: Claims that have not expired: messages that somebody has claimed under a time limit.
+queue: The queue.
+id: The claim's number.
+claimed_at: When it was made.
+renewed_at: When it was renewed last; at first, when it was made.
+expires_at: When it ends if nobody renews it.
+ttl: For how long it was given.
+age: How long ago it was renewed last.
+messages: How many of its messages are not settled yet.
+$$);
 
 CREATE VIEW sluice.limits AS
 WITH clock AS MATERIALIZED (
@@ -6983,16 +6928,18 @@ SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_fli
 FROM limited l CROSS JOIN clock
 LEFT JOIN counted c ON c.queue = l.queue AND c.tenant = l.tenant
 LEFT JOIN sluice.bucket b ON b.queue = l.queue AND b.tenant = l.tenant;
-COMMENT ON VIEW sluice.limits IS 'One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.';
-COMMENT ON COLUMN sluice.limits.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.limits.tenant IS 'The tenant. Null: the queue as a whole.';
-COMMENT ON COLUMN sluice.limits.concurrency IS 'How many messages may be in flight. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.in_flight IS 'How many are, by the records of workers and claims.';
-COMMENT ON COLUMN sluice.limits.rate IS 'How many messages may begin per interval. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.rate_interval IS 'The interval.';
-COMMENT ON COLUMN sluice.limits.burst IS 'How many may begin at once after a pause.';
-COMMENT ON COLUMN sluice.limits.tokens IS 'How many may begin now. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.ready IS 'Messages that are due and in nobody''s hands: with a limit that is used up, they wait for it.';
+SELECT sluice_private.describe('{limits}', $$
+*: One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.
+queue: The queue.
+tenant: The tenant. Null: the queue as a whole.
+concurrency: How many messages may be in flight. Null: no limit.
+in_flight: How many are, by the records of workers and claims.
+rate: How many messages may begin per interval. Null: no limit.
+rate_interval: The interval.
+burst: How many may begin at once after a pause.
+tokens: How many may begin now. Null: no limit.
+ready: Messages that are due and in nobody's hands: with a limit that is used up, they wait for it.
+$$);
 
 CREATE VIEW sluice.schedules AS
 SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, s.zone,
@@ -7005,42 +6952,45 @@ SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, 
        s.max_attempts, s.ttl_ms * interval '1 millisecond' AS ttl, s.retry_policy, s.lease_ms * interval '1 millisecond' AS lease,
        s.tenant, s.created_at, s.changed_at, s.changed_by
 FROM sluice.schedule s;
-COMMENT ON VIEW sluice.schedules IS 'Schedules: messages that are enqueued at given times.';
-COMMENT ON COLUMN sluice.schedules.name IS 'The name of the schedule.';
-COMMENT ON COLUMN sluice.schedules.queue IS 'The queue that gets its messages.';
-COMMENT ON COLUMN sluice.schedules.cron IS 'Its cron expression; null: it has an interval.';
-COMMENT ON COLUMN sluice.schedules.every IS 'Its interval, counted from 1970-01-01 00:00 UTC; null: it has a cron expression.';
-COMMENT ON COLUMN sluice.schedules.zone IS 'The time zone of the cron expression.';
-COMMENT ON COLUMN sluice.schedules.next_at IS 'The next occurrence. Null: paused, not computed yet, or there is none any more.';
-COMMENT ON COLUMN sluice.schedules.last_at IS 'The last occurrence that was enqueued; for a run on demand, when that was.';
-COMMENT ON COLUMN sluice.schedules.last_enqueued_at IS 'When that was enqueued.';
-COMMENT ON COLUMN sluice.schedules.last_id IS 'The id of its message.';
-COMMENT ON COLUMN sluice.schedules.enqueued IS 'How many messages it has enqueued.';
-COMMENT ON COLUMN sluice.schedules.skipped IS 'How many occurrences were missed, or left out because the last message was still there. Long gaps are counted to 1,000.';
-COMMENT ON COLUMN sluice.schedules.error IS 'Why its next occurrence could not be computed or enqueued.';
-COMMENT ON COLUMN sluice.schedules.paused_at IS 'Since when it is paused; null: it is not.';
-COMMENT ON COLUMN sluice.schedules.paused_by IS 'Who paused it.';
-COMMENT ON COLUMN sluice.schedules.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.schedules.missed IS 'What becomes of missed occurrences: skip, last or all.';
-COMMENT ON COLUMN sluice.schedules.grace IS 'How late an occurrence may be without being missed.';
-COMMENT ON COLUMN sluice.schedules.catch_up_most IS 'How many missed occurrences are enqueued at most.';
-COMMENT ON COLUMN sluice.schedules.catch_up_within IS 'How old a missed occurrence may be to be enqueued.';
-COMMENT ON COLUMN sluice.schedules.overlap IS 'False: nothing is enqueued while its last message is queued or in flight.';
-COMMENT ON COLUMN sluice.schedules.payload IS 'The content of its messages.';
-COMMENT ON COLUMN sluice.schedules.headers IS 'Their headers, to which schedule and scheduledFor are added.';
-COMMENT ON COLUMN sluice.schedules.type IS 'Their type.';
-COMMENT ON COLUMN sluice.schedules.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.schedules.ordering_key IS 'Their ordering key.';
-COMMENT ON COLUMN sluice.schedules.priority IS 'Their priority.';
-COMMENT ON COLUMN sluice.schedules.delay IS 'How long after they are enqueued they are due; null: as the queue has been told, or at once.';
-COMMENT ON COLUMN sluice.schedules.max_attempts IS 'Their limit of attempts; null: as the queue or the pipeline says.';
-COMMENT ON COLUMN sluice.schedules.ttl IS 'For how long they may be delivered; null: as the queue has been told, or for ever.';
-COMMENT ON COLUMN sluice.schedules.retry_policy IS 'The name of their retry policy.';
-COMMENT ON COLUMN sluice.schedules.lease IS 'Their lease in leased mode.';
-COMMENT ON COLUMN sluice.schedules.tenant IS 'Whose messages they are.';
-COMMENT ON COLUMN sluice.schedules.created_at IS 'When it was defined.';
-COMMENT ON COLUMN sluice.schedules.changed_at IS 'When its definition was changed last.';
-COMMENT ON COLUMN sluice.schedules.changed_by IS 'The login that changed it last.';
+SELECT sluice_private.describe('{schedules}', $$
+*: Schedules: messages that are enqueued at given times.
+name: The name of the schedule.
+queue: The queue that gets its messages.
+cron: Its cron expression; null: it has an interval.
+every: Its interval, counted from 1970-01-01 00:00 UTC; null: it has a cron expression.
+zone: The time zone of the cron expression.
+next_at: The next occurrence. Null: paused, not computed yet, or there is none any more.
+last_at: The last occurrence that was enqueued; for a run on demand, when that was.
+last_enqueued_at: When that was enqueued.
+last_id: The id of its message.
+enqueued: How many messages it has enqueued.
+skipped: How many occurrences were missed, or left out because the last message was still there. Long gaps are counted to
+  1,000.
+error: Why its next occurrence could not be computed or enqueued.
+paused_at: Since when it is paused; null: it is not.
+paused_by: Who paused it.
+pause_reason: Why.
+missed: What becomes of missed occurrences: skip, last or all.
+grace: How late an occurrence may be without being missed.
+catch_up_most: How many missed occurrences are enqueued at most.
+catch_up_within: How old a missed occurrence may be to be enqueued.
+overlap: False: nothing is enqueued while its last message is queued or in flight.
+payload: The content of its messages.
+headers: Their headers, to which schedule and scheduledFor are added.
+type: Their type.
+schema_version: The version of the payload's schema.
+ordering_key: Their ordering key.
+priority: Their priority.
+delay: How long after they are enqueued they are due; null: as the queue has been told, or at once.
+max_attempts: Their limit of attempts; null: as the queue or the pipeline says.
+ttl: For how long they may be delivered; null: as the queue has been told, or for ever.
+retry_policy: The name of their retry policy.
+lease: Their lease in leased mode.
+tenant: Whose messages they are.
+created_at: When it was defined.
+changed_at: When its definition was changed last.
+changed_by: The login that changed it last.
+$$);
 
 CREATE VIEW sluice.worker_statistics AS
 SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
@@ -7058,23 +7008,26 @@ SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
        (q.value #>> '{handling,maxMs}')::double precision * interval '1 millisecond' AS handling_max,
        w.seen_at AS as_of
 FROM sluice.worker w CROSS JOIN LATERAL jsonb_each(w.statistics) AS q (key, value);
-COMMENT ON VIEW sluice.worker_statistics IS 'What each worker process has done in each queue, as of its last heartbeat.';
-COMMENT ON COLUMN sluice.worker_statistics.worker_id IS 'The worker''s number.';
-COMMENT ON COLUMN sluice.worker_statistics.worker IS 'The worker''s name.';
-COMMENT ON COLUMN sluice.worker_statistics.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.worker_statistics.acked IS 'Messages that it has handled and removed since it started.';
-COMMENT ON COLUMN sluice.worker_statistics.retried IS 'Attempts that failed, or asked for a retry.';
-COMMENT ON COLUMN sluice.worker_statistics.snoozed IS 'Messages that were put off by snooze.';
-COMMENT ON COLUMN sluice.worker_statistics.dead IS 'Messages that became dead letters.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p50 IS 'From when a message fell due until its handler began, in the last five to ten minutes: half of them waited no longer. Null: none began.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p90 IS 'Nine of ten waited no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p99 IS 'Ninety-nine of a hundred waited no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_max IS 'None waited longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p50 IS 'How long the calls of the handler took, in the same time: half of them took no longer. Null: none ended.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p90 IS 'Nine of ten took no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p99 IS 'Ninety-nine of a hundred took no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_max IS 'None took longer.';
-COMMENT ON COLUMN sluice.worker_statistics.as_of IS 'The heartbeat that brought these numbers, or a later one.';
+SELECT sluice_private.describe('{worker_statistics}', $$
+*: What each worker process has done in each queue, as of its last heartbeat.
+worker_id: The worker's number.
+worker: The worker's name.
+queue: The queue.
+acked: Messages that it has handled and removed since it started.
+retried: Attempts that failed, or asked for a retry.
+snoozed: Messages that were put off by snooze.
+dead: Messages that became dead letters.
+waiting_p50: From when a message fell due until its handler began, in the last five to ten minutes: half of them waited no
+  longer. Null: none began.
+waiting_p90: Nine of ten waited no longer.
+waiting_p99: Ninety-nine of a hundred waited no longer.
+waiting_max: None waited longer.
+handling_p50: How long the calls of the handler took, in the same time: half of them took no longer. Null: none ended.
+handling_p90: Nine of ten took no longer.
+handling_p99: Ninety-nine of a hundred took no longer.
+handling_max: None took longer.
+as_of: The heartbeat that brought these numbers, or a later one.
+$$);
 
 CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
@@ -7082,44 +7035,52 @@ SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
        r.open_appends, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
-COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
-COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
-COMMENT ON COLUMN sluice.streams.head IS 'The last position that was drawn.';
-COMMENT ON COLUMN sluice.streams.trimmed_to IS 'Events at this position and before are gone.';
-COMMENT ON COLUMN sluice.streams.events IS 'How many positions were drawn behind that: about as many events, or fewer.';
-COMMENT ON COLUMN sluice.streams.bytes IS 'How much its tables and indexes take.';
-COMMENT ON COLUMN sluice.streams.segments IS 'How many segments it has, with the one that is attached ahead.';
-COMMENT ON COLUMN sluice.streams.groups IS 'How many groups it has.';
-COMMENT ON COLUMN sluice.streams.retain IS 'How long a segment is kept after it was closed; null: for ever.';
-COMMENT ON COLUMN sluice.streams.retain_bytes IS 'How much the stream may take before its oldest segments go; null: any amount.';
-COMMENT ON COLUMN sluice.streams.keep_unread IS 'Whether a segment stays that a group has not read.';
-COMMENT ON COLUMN sluice.streams.segment IS 'After how long a segment is closed.';
-COMMENT ON COLUMN sluice.streams.open_appends IS 'How many transactions that have appended to one slot are open, in the slot that has most of them: no group reads what comes after them in their slots.';
-COMMENT ON COLUMN sluice.streams.open_pid IS 'The server process of the oldest one; null also for a prepared transaction.';
-COMMENT ON COLUMN sluice.streams.open_for IS 'How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).';
-COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
+SELECT sluice_private.describe('{streams}', $$
+*: One row per stream: how much it has, how long that is kept, and who holds it back.
+stream: The stream.
+slots: Among how many slots its ordering keys are divided.
+head: The last position that was drawn.
+trimmed_to: Events at this position and before are gone.
+events: How many positions were drawn behind that: about as many events, or fewer.
+bytes: How much its tables and indexes take.
+segments: How many segments it has, with the one that is attached ahead.
+groups: How many groups it has.
+retain: How long a segment is kept after it was closed; null: for ever.
+retain_bytes: How much the stream may take before its oldest segments go; null: any amount.
+keep_unread: Whether a segment stays that a group has not read.
+segment: After how long a segment is closed.
+open_appends: How many transactions that have appended to one slot are open, in the slot that has most of them: no group
+  reads what comes after them in their slots.
+open_pid: The server process of the oldest one; null also for a prepared transaction.
+open_for: How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).
+created_at: When it was made.
+$$);
 
 CREATE VIEW sluice.group_slots AS
 SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
        r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
-COMMENT ON VIEW sluice.group_slots IS 'How far each group has read each slot of its stream.';
-COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
-COMMENT ON COLUMN sluice.group_slots.slot IS 'The slot, from 0.';
-COMMENT ON COLUMN sluice.group_slots."position" IS 'The group has read the slot up to this position. It moves with events of the slot alone.';
-COMMENT ON COLUMN sluice.group_slots.settled IS 'Up to which position the slot may be read now: behind it an append may be open.';
-COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it has not read; null: it has read all.';
-COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
-COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
-COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as many as it may; infinity: until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
-COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
-COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
-COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
+SELECT sluice_private.describe('{group_slots}', $$
+*: How far each group has read each slot of its stream.
+stream: The stream.
+name: The group.
+slot: The slot, from 0.
+position: The group has read the slot up to this position. It moves with events of the slot alone.
+settled: Up to which position the slot may be read now: behind it an append may be open.
+next_position: The first event that it has not read; null: it has read all.
+unread: How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments,
+  and beyond that taken from the positions.
+oldest_unread_age: How long ago the first of them was appended.
+moved_at: When the group read from it last.
+held_until: Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as
+  many as it may; infinity: until somebody has it tried again or skipped.
+attempt: How often that event has failed; 0: it has not.
+last_error: How it has failed last.
+open_pid: The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared
+  one.
+open_for: How long that has been open.
+$$);
 
 CREATE VIEW sluice.groups AS
 SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
@@ -7135,27 +7096,32 @@ FROM sluice.stream_group g JOIN (
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
   FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
-COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
-COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.groups.name IS 'The group.';
-COMMENT ON COLUMN sluice.groups.queue IS 'Its queue: there its failed events are messages, and those that wait behind them.';
-COMMENT ON COLUMN sluice.groups.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four segments, and beyond that taken from the positions.';
-COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of them was appended.';
-COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
-COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
-COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of these has been open.';
-COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
-COMMENT ON COLUMN sluice.groups.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.groups.members IS 'How many live worker processes consume it.';
-COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; null: it is not paused.';
-COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
-COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
-COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
-COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for them.';
-COMMENT ON COLUMN sluice.groups.defer_limit IS 'So many events may be deferred before slots wait.';
-COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
-COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
+SELECT sluice_private.describe('{groups}', $$
+*: One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.
+stream: The stream.
+name: The group.
+queue: Its queue: there its failed events are messages, and those that wait behind them.
+unread: How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four
+  segments, and beyond that taken from the positions.
+oldest_unread_age: How long ago the oldest of them was appended.
+slots_unread: How many slots have some.
+slots_held_back: How many slots have an open append, behind which nothing is read.
+open_for: How long the oldest of these has been open.
+deferred: Events in its queue: failed, and due again, or waiting behind a failed one.
+dead: Dead letters.
+members: How many live worker processes consume it.
+paused_at: Since when nobody reads for it; null: it is not paused.
+moved_at: When it read last.
+lost_from: The first position of events that retention took before it had read them: it stands still until it is moved. Null:
+  none.
+lost_to: The last one.
+slots_stopped: How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.
+on_failure: What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for
+  them.
+defer_limit: So many events may be deferred before slots wait.
+keep_unread: Whether what it has not read stays; null: as its stream says, unless it is paused.
+created_at: When it was made.
+$$);
 
 -- schema/62_look.sql
 --
@@ -7250,7 +7216,7 @@ COMMENT ON FUNCTION sluice.status IS
 
 -- schema/90_version.sql
 --
--- The version of the schema, as a library asks for it.
+-- The version of the schema, as a library asks for it, and who may call its functions.
 --
 -- Public functions: sluice.schema_version.
 
@@ -7258,3 +7224,18 @@ COMMENT ON FUNCTION sluice.status IS
 -- version that can still work on it. Every migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 1, 1';
+
+-- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
+DO $$
+DECLARE
+  of_owner regprocedure;
+BEGIN
+  FOR of_owner IN
+    SELECT p.oid FROM pg_proc p WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
+  LOOP
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', of_owner);
+  END LOOP;
+END
+$$;
+
+DROP FUNCTION sluice_private.describe;

@@ -146,7 +146,3 @@ BEGIN
   PERFORM sluice_private.note_queued(group_id);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.lock_shared, sluice_private.refuse_group_queue, sluice_private.refuse_inserted,
-  sluice_private.note_queued, sluice_private.note_empty FROM PUBLIC;

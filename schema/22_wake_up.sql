@@ -57,11 +57,6 @@ $$;
 CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
-    PERFORM pg_notify('sluice', '/' || stream);
-  END IF;
+  PERFORM sluice_private.tell('/' || stream);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;

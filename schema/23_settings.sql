@@ -255,6 +255,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;

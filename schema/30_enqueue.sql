@@ -111,14 +111,7 @@ BEGIN
     RAISE EXCEPTION 'payload: expected a JSON value, received NULL'
       USING ERRCODE = '22004', HINT = 'For a message without content pass ''null''::jsonb or ''{}''::jsonb.';
   END IF;
-  IF octet_length(payload::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload: expected at most 1048576 bytes of JSON, received %', octet_length(payload::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  IF octet_length(headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'headers: expected at most 1048576 bytes of JSON, received %', octet_length(headers::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
+  PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
   IF type IS NOT NULL THEN
     PERFORM sluice_private.check_type(type);
   END IF;
@@ -127,18 +120,16 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Leave one of them out.';
   END IF;
   IF delay IS NOT NULL THEN
-    PERFORM sluice_private.check_time('delay', delay, '0', 'Leave delay out to deliver at once.');
+    PERFORM sluice_private.check_time('delay', delay, 'Leave delay out to deliver at once.');
   END IF;
-  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
-    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
-      USING ERRCODE = '22023', HINT = 'Leave due_at out to deliver at once.';
+  IF due_at IS NOT NULL THEN
+    PERFORM sluice_private.check_due_at(due_at, 'Leave due_at out to deliver at once.');
   END IF;
   IF ttl IS NOT NULL THEN
-    PERFORM sluice_private.check_time('ttl', ttl, '1 millisecond', 'Leave ttl out for a message that never expires.');
+    PERFORM sluice_private.check_time('ttl', ttl, 'Leave ttl out for a message that never expires.', '1 millisecond');
   END IF;
-  IF lease NOT BETWEEN interval '1 second' AND interval '24 hours' THEN
-    RAISE EXCEPTION 'lease: expected from 1 second to 24 hours, received %', lease
-      USING ERRCODE = '22023', HINT = 'Leave lease out for the pipeline''s.';
+  IF lease IS NOT NULL THEN
+    PERFORM sluice_private.check_time('lease', lease, 'Leave lease out for the pipeline''s.', '1 second', '24 hours');
   END IF;
 END
 $$;
@@ -173,8 +164,7 @@ BEGIN
     (extract(epoch FROM lease) * 1000)::integer, tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', queue, 1, 0);
   END IF;
   RETURN message_id;
 END

@@ -12,7 +12,7 @@ BEGIN
     RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
-  PERFORM sluice_private.check_time('delay', delay, '0', 'Zero delivers at once.');
+  PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -21,7 +21,7 @@ BEGIN
     RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
       USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
   END IF;
-  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, '0', 'Zero frees the key at once.');
+  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, 'Zero frees the key at once.');
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';

@@ -259,7 +259,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
-  sluice.pop FROM PUBLIC;

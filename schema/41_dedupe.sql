@@ -204,7 +204,7 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  PERFORM sluice_private.check_time('dedupe_for', kept, '1 millisecond', 'Leave it out for a key that is free when its message is gone.');
+  PERFORM sluice_private.check_time('dedupe_for', kept, 'Leave it out for a key that is free with its message.', '1 millisecond');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
@@ -215,7 +215,7 @@ BEGIN
   END IF;
   IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
     RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
-      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key, and a message has a tenant or an ordering key. With a tenant there are reject, update and throttle.';
+      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key. With a tenant there are reject, update and throttle.';
   END IF;
 END
 $$;
@@ -254,8 +254,7 @@ BEGIN
     (extract(epoch FROM lease) * 1000)::integer, tenant, dedupe_key, extract(epoch FROM dedupe_for) * 1000, on_duplicate
   ), ' ');
   IF answer IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', queue, 1, 0);
   END IF;
   id := answer[1];
   outcome := answer[2];
@@ -264,6 +263,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.enqueue_deduped IS
   'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;

@@ -190,6 +190,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_dedupe IS
   'Deletes dedupe keys that are free and windows that are over, at most so many, and returns how many. Waits for nobody.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;

@@ -102,6 +102,3 @@ BEGIN
   PERFORM sluice_private.wake(gone.queue);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;

@@ -180,11 +180,8 @@ BEGIN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice_private.check_time('delay', delay, '0', 'For example interval ''5 minutes''.');
-  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
-    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
-      USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, 'For example interval ''5 minutes''.');
+  PERFORM sluice_private.check_due_at(due_at, 'For now there is run_now.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
 END
@@ -226,14 +223,10 @@ DECLARE
   m sluice.message;
 BEGIN
   PERFORM sluice_private.check_claim(queue);
-  IF octet_length(payload::text) > 1048576 OR octet_length(headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON each, received % and %',
-      octet_length(payload::text), octet_length(headers::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
+  PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
   PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
   PERFORM sluice_private.check_type(type);
-  PERFORM sluice_private.check_time('ttl', ttl, '0', 'Zero ends its life when it is due.');
+  PERFORM sluice_private.check_time('ttl', ttl, 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   m := sluice_private.lock_one(queue, message_id);
   state := sluice_private.state_of(queue, message_id, m);
@@ -324,6 +317,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.clear_some IS
   'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded step. Call it again with next_id until that is NULL. dry_run counts them.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;

@@ -63,10 +63,7 @@ BEGIN
   SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored),
          (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL)
   INTO taken, events, redriven, deduped;
-  IF redriven < taken THEN
-    RAISE EXCEPTION 'sluice.message: expected to take % message(s) for queue "%", took %', taken, queue, redriven
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('message', queue, taken, redriven);
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
@@ -108,6 +105,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_dead_letters IS
   'Deletes dead letters that are older than their queue keeps them. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;

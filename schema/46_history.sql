@@ -198,7 +198,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_history IS
   'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
-  FROM PUBLIC;

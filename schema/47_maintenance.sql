@@ -79,6 +79,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;

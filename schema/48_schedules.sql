@@ -14,11 +14,8 @@ DECLARE
   had sluice.schedule;
   now_at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
-  IF octet_length(given.payload::text) > 1048576 OR octet_length(given.headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_bytes('payload', given.payload), sluice_private.check_bytes('headers', given.headers);
+  PERFORM sluice_private.check_payload_bytes(given.payload, (sluice_private.queue_defaults(given.queue)).payload_limit_bytes);
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -229,29 +226,13 @@ BEGIN
     END IF;
   END IF;
   message_id := sluice_private.insert_message(
-    queue => given.queue,
-    payload => given.payload,
-    headers => given.headers || jsonb_build_object(
-      'schedule', given.name,
-      'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    ),
-    type => given.type,
-    schema_version => given.schema_version,
-    ordering_key => given.ordering_key,
-    priority => given.priority,
-    due_at => NULL,
-    delay_ms => given.delay_ms,
-    max_attempts => given.max_attempts,
-    ttl_ms => given.ttl_ms,
-    retry_policy => given.retry_policy,
-    lease_ms => given.lease_ms,
-    tenant => given.tenant,
-    dedupe_key => NULL,
-    dedupe_ms => NULL
+    given.queue, given.payload, given.headers || jsonb_build_object(
+      'schedule', given.name, 'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    ), given.type, given.schema_version, given.ordering_key, given.priority, NULL, given.delay_ms, given.max_attempts, given.ttl_ms,
+    given.retry_policy, given.lease_ms, given.tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', given.queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', given.queue, 1, 0);
   END IF;
   RETURN message_id;
 END
@@ -344,8 +325,3 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_secu
   SET error = $3, next_at = CASE WHEN s.planned THEN s.next_at ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
   WHERE s.name = $1 AND s.revision = $2
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
-  sluice.schedule_remove, sluice.schedule_run, sluice_private.schedule_fire, sluice_private.schedule_plan,
-  sluice_private.schedule_failed FROM PUBLIC;

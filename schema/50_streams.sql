@@ -35,12 +35,10 @@ END
 $$;
 
 -- An interval in milliseconds.
-CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice_private.check_time(
-    what, given, shortest, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.'
-  );
+  PERFORM sluice_private.check_time(what, given, 'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.', shortest);
   RETURN extract(epoch FROM given) * 1000;
 END
 $$;
@@ -242,7 +240,7 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := sluice_private.stream_ms('retain', retain, '0');
+  retain_ms bigint := sluice_private.stream_ms('retain', retain, 'zero');
   segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
@@ -297,7 +295,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.create_stream IS
   'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
-  sluice_private.open_appends_of, sluice.create_stream FROM PUBLIC;

@@ -53,8 +53,7 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append.stream); -- fails
     END IF;
     slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
     EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
@@ -63,8 +62,7 @@ BEGIN
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
   IF at IS NULL THEN
-    RAISE EXCEPTION 'sluice.event: expected to take 1 event for stream "%", took 0', append.stream
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('event', append.stream, 1, 0);
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
     PERFORM sluice_private.wake_stream(append.stream);
@@ -92,8 +90,7 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append_many.stream); -- fails
     END IF;
     IF given = 0 THEN
       RETURN;
@@ -120,10 +117,7 @@ BEGIN
   ) r
   RETURNING position;
   GET DIAGNOSTICS taken = ROW_COUNT;
-  IF taken < given THEN
-    RAISE EXCEPTION 'sluice.event: expected to take % event(s) for stream "%", took %', given, append_many.stream, taken
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('event', append_many.stream, given, taken);
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
     PERFORM sluice_private.wake_stream(append_many.stream);
   END IF;
@@ -131,6 +125,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.append_many IS
   'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;

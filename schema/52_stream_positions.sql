@@ -152,10 +152,7 @@ DECLARE
   taken bigint;
   part bigint;
 BEGIN
-  IF wanted IS NULL OR wanted NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(wanted::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'For more, call it again with after => the last position that it has returned.';
-  END IF;
+  PERFORM sluice_private.check_integer('most', most, 10000, 'For more, call it again behind the last position that it has returned.');
   FOR part IN
     SELECT g.first FROM sluice.segment g
     WHERE g.stream_id = log.id AND g.first > low - 999999999
@@ -176,7 +173,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.events IS
   'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
-  sluice_private.next_position, sluice.events FROM PUBLIC;

@@ -362,8 +362,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.delete_group IS
   'Deletes a group with what it has deferred, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
-  sluice_private.read_group_slots, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
-  sluice.delete_group FROM PUBLIC;

@@ -340,7 +340,3 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.trim_stream, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment,
-  sluice_private.read_stream FROM PUBLIC;

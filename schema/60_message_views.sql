@@ -3,6 +3,25 @@
 -- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
 -- sluice.queues.
 
+-- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A line that
+-- is indented belongs to the one before. The last file removes this.
+CREATE FUNCTION sluice_private.describe(views text[], lines text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  view text;
+  line text;
+  name text;
+BEGIN
+  FOREACH view IN ARRAY views LOOP
+    FOREACH line IN ARRAY string_to_array(btrim(regexp_replace(lines, chr(10) || ' +', ' ', 'g'), chr(10)), chr(10)) LOOP
+      name := split_part(line, ':', 1);
+      EXECUTE format('COMMENT ON %s IS %L', CASE name WHEN '*' THEN format('VIEW sluice.%I', view)
+                                                      ELSE format('COLUMN sluice.%I.%I', view, name) END, substr(line, length(name) + 3));
+    END LOOP;
+  END LOOP;
+END
+$$;
+
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
 CREATE FUNCTION sluice_private.batches() RETURNS SETOF sluice.batch
@@ -33,17 +52,20 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
           ) END), 0)
         FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
-COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
-COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
-COMMENT ON COLUMN sluice.workers.name IS 'The name given in the configuration, by default host:pid.';
-COMMENT ON COLUMN sluice.workers.host IS 'The machine''s host name.';
-COMMENT ON COLUMN sluice.workers.pid IS 'The process id on that machine.';
-COMMENT ON COLUMN sluice.workers.version IS 'The version of Sluice that it runs.';
-COMMENT ON COLUMN sluice.workers.queues IS 'The queues that its pipelines consume.';
-COMMENT ON COLUMN sluice.workers.started_at IS 'When it registered.';
-COMMENT ON COLUMN sluice.workers.seen_at IS 'Its last heartbeat.';
-COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last three minutes.';
-COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.';
+SELECT sluice_private.describe('{workers}', $$
+*: Worker processes: who runs, since when, on which queues.
+id: The worker's number, new at every start of a process.
+name: The name given in the configuration, by default host:pid.
+host: The machine's host name.
+pid: The process id on that machine.
+version: The version of Sluice that it runs.
+queues: The queues that its pipelines consume.
+started_at: When it registered.
+seen_at: Its last heartbeat.
+alive: Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last
+  three minutes.
+in_flight: How many messages it has in hand.
+$$);
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
@@ -66,19 +88,23 @@ SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock(
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
 JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
 WHERE c.expires_at > (SELECT sluice_private.clock());
-COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
-COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
-COMMENT ON COLUMN sluice.in_flight.claimed_at IS 'When its batch, or its claim, was claimed.';
-COMMENT ON COLUMN sluice.in_flight.running_for IS 'How long ago that was.';
-COMMENT ON COLUMN sluice.in_flight.batch IS 'The worker''s number for the batch: messages with the same number were claimed together, and in transactional mode share a transaction. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker_id IS 'The worker''s number. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker IS 'The worker''s name. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass writes the evidence down. Null: it is in a claim.';
-COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.';
-COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers and of claims: which, where, since when.';
-COMMENT ON COLUMN sluice.in_flight.claim IS 'The claim that it is in. Null: a worker has it.';
-COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.';
+SELECT sluice_private.describe('{in_flight}', $$
+*: Messages in the hands of workers and of claims: which, where, since when.
+queue: The queue.
+id: The message. An event that a group reads for the first time has no message: the number is its position, negative.
+attempt: Which try this is, from 1.
+claimed_at: When its batch, or its claim, was claimed.
+running_for: How long ago that was.
+batch: The worker's number for the batch: messages with the same number were claimed together, and in transactional mode
+  share a transaction. Null: it is in a claim.
+worker_id: The worker's number. Null: it is in a claim.
+worker: The worker's name. Null: it is in a claim.
+worker_alive: False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass
+  writes the evidence down. Null: it is in a claim.
+leased_until: In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.
+claim: The claim that it is in. Null: a worker has it.
+event_position: The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.
+$$);
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
@@ -123,89 +149,90 @@ LEFT JOIN LATERAL (
           WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
   WHERE m.xmax <> '0'::xid
 ) k ON true;
-COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
-COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
-COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and nobody has removed it yet).';
-COMMENT ON COLUMN sluice.messages.type IS 'The message''s type, dot-separated, for routing; may be null.';
-COMMENT ON COLUMN sluice.messages.schema_version IS 'The version of the payload''s schema, from 1.';
-COMMENT ON COLUMN sluice.messages.payload IS 'The content.';
-COMMENT ON COLUMN sluice.messages.headers IS 'Metadata that travels with it: an object.';
-COMMENT ON COLUMN sluice.messages.ordering_key IS 'Messages with the same key are handled one at a time, in order of id; null: no order.';
-COMMENT ON COLUMN sluice.messages.priority IS '0 (first) to 9; messages with an ordering key go by their order instead.';
-COMMENT ON COLUMN sluice.messages.attempt IS 'How many tries have failed so far.';
-COMMENT ON COLUMN sluice.messages.max_attempts IS 'After how many failed tries it dies; null: as the pipeline says.';
-COMMENT ON COLUMN sluice.messages.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered, or be tried again.';
-COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered any more, unless it is in hand; null: it never expires.';
-COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
-COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
-COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
-COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, where it has one.';
-COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
-COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
-COMMENT ON COLUMN sluice.messages.held_by IS 'The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this one came.';
-COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
-COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
-COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
-COMMENT ON COLUMN sluice.messages.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: none has failed.';
-COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whose transaction has it locked: of a worker''s batch, or of any other session.';
-COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+SELECT sluice_private.describe('{messages}', $$
+*: Every message that is not dead, with its state as of now.
+queue: The queue.
+id: The message's id: unique in the database, the same through retries, dead letters and redrive.
+state: scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and
+  nobody has removed it yet).
+type: The message's type, dot-separated, for routing; may be null.
+schema_version: The version of the payload's schema, from 1.
+payload: The content.
+headers: Metadata that travels with it: an object.
+ordering_key: Messages with the same key are handled one at a time, in order of id; null: no order.
+priority: 0 (first) to 9; messages with an ordering key go by their order instead.
+attempt: How many tries have failed so far.
+max_attempts: After how many failed tries it dies; null: as the pipeline says.
+enqueued_at: When it was enqueued.
+due_at: When it may be delivered, or be tried again.
+expires_at: After this it is not delivered any more, unless it is in hand; null: it never expires.
+tenant: Whose message it is, where a queue shares its workers out among tenants.
+dedupe_key: While it is there, an enqueue with the same key adds no second message.
+retry_policy: The name of its own retry policy, where it has one.
+lease: Its own lease in leased mode, where it has one.
+failed_at: When its last try failed.
+last_error: How its last try failed.
+held_by: The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this
+  one came.
+worker: The worker that has it in hand.
+leased_until: In leased mode and in a claim: when its lease ends if it is not renewed.
+claim: The claim that it is in.
+failures: Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the
+  latest, the stack. Null: none has failed.
+locked_by: The server's process (pid) whose transaction has it locked: of a worker's batch, or of any other session.
+event_position: In the queue of a group: the position in the stream of the event that it is.
+$$);
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
        d.event_position, d.failures
 FROM sluice.dead_letter d;
-COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
-COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.dead_letters.id IS 'The message''s id.';
-COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it died.';
-COMMENT ON COLUMN sluice.dead_letters.error IS 'The error of its last try, where it had one. Those of earlier tries are in failures.';
-COMMENT ON COLUMN sluice.dead_letters.attempt IS 'How many tries it had.';
-COMMENT ON COLUMN sluice.dead_letters.died_at IS 'When it was moved here.';
-COMMENT ON COLUMN sluice.dead_letters.age IS 'How long ago that was.';
-COMMENT ON COLUMN sluice.dead_letters.type IS 'The message''s type.';
-COMMENT ON COLUMN sluice.dead_letters.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.dead_letters.payload IS 'The content.';
-COMMENT ON COLUMN sluice.dead_letters.headers IS 'Its headers.';
-COMMENT ON COLUMN sluice.dead_letters.ordering_key IS 'Its ordering key.';
-COMMENT ON COLUMN sluice.dead_letters.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, where it had one.';
-COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.dead_letters.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: it died without one.';
-COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+SELECT sluice_private.describe('{dead_letters}', $$
+*: Messages that are not tried again unless redriven.
+reason: Why it died.
+error: The error of its last try, where it had one. Those of earlier tries are in failures.
+attempt: How many tries it had.
+died_at: When it was moved here.
+age: How long ago that was.
+payload: The content.
+failures: Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the
+  latest, the stack. Null: it died without one.
+event_position: In the queue of a group: the position in the stream of the event that it is.
+$$);
 
 CREATE VIEW sluice.completed AS
 SELECT c.queue, c.id, 'completed' AS state, c.completed_at, c.claimed_at, c.completed_at - c.claimed_at AS took,
        c.worker, c.claim, c.type, c.schema_version, c.payload, c.headers, c.ordering_key, c.priority, c.attempt, c.max_attempts,
        c.enqueued_at, c.failed_at, c.last_error, c.tenant, c.dedupe_key, c.retry_policy
 FROM sluice.completed_message c;
-COMMENT ON VIEW sluice.completed IS 'Messages that have succeeded, of queues that keep their history.';
-COMMENT ON COLUMN sluice.completed.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.completed.id IS 'The message''s id.';
-COMMENT ON COLUMN sluice.completed.state IS 'completed.';
-COMMENT ON COLUMN sluice.completed.completed_at IS 'When it was removed from its queue, by the statement that did that.';
-COMMENT ON COLUMN sluice.completed.claimed_at IS 'When the try that succeeded was claimed.';
-COMMENT ON COLUMN sluice.completed.took IS 'From the one to the other.';
-COMMENT ON COLUMN sluice.completed.worker IS 'The name of the worker that handled it. Null: it was in a claim, or popped.';
-COMMENT ON COLUMN sluice.completed.claim IS 'The claim that settled it. Null: a worker did, or it was popped.';
-COMMENT ON COLUMN sluice.completed.type IS 'The message''s type.';
-COMMENT ON COLUMN sluice.completed.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.completed.payload IS 'The content, as it was enqueued.';
-COMMENT ON COLUMN sluice.completed.headers IS 'Its headers.';
-COMMENT ON COLUMN sluice.completed.ordering_key IS 'Its ordering key.';
-COMMENT ON COLUMN sluice.completed.priority IS 'Its priority.';
-COMMENT ON COLUMN sluice.completed.attempt IS 'Which try succeeded, from 1.';
-COMMENT ON COLUMN sluice.completed.max_attempts IS 'Its own limit of attempts, where it had one.';
-COMMENT ON COLUMN sluice.completed.enqueued_at IS 'When it was enqueued.';
-COMMENT ON COLUMN sluice.completed.failed_at IS 'When its last failed try failed; null: none did.';
-COMMENT ON COLUMN sluice.completed.last_error IS 'How that try failed.';
-COMMENT ON COLUMN sluice.completed.tenant IS 'Whose message it was, where one was given.';
-COMMENT ON COLUMN sluice.completed.dedupe_key IS 'Its dedupe key, where it had one.';
-COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry policy, where it had one.';
+SELECT sluice_private.describe('{completed}', $$
+*: Messages that have succeeded, of queues that keep their history.
+state: completed.
+completed_at: When it was removed from its queue, by the statement that did that.
+claimed_at: When the try that succeeded was claimed.
+took: From the one to the other.
+worker: The name of the worker that handled it. Null: it was in a claim, or popped.
+claim: The claim that settled it. Null: a worker did, or it was popped.
+payload: The content, as it was enqueued.
+attempt: Which try succeeded, from 1.
+failed_at: When its last failed try failed; null: none did.
+last_error: How that try failed.
+retry_policy: The name of its own retry policy, where it had one.
+$$);
+SELECT sluice_private.describe('{dead_letters,completed}', $$
+queue: The queue.
+id: The message's id.
+type: The message's type.
+schema_version: The version of the payload's schema.
+headers: Its headers.
+ordering_key: Its ordering key.
+priority: Its priority.
+max_attempts: Its own limit of attempts, where it had one.
+enqueued_at: When it was enqueued.
+tenant: Whose message it was, where one was given.
+dedupe_key: Its dedupe key, where it had one.
+$$);
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
@@ -276,16 +303,18 @@ FULL JOIN held USING (queue)
 FULL JOIN dead USING (queue)
 FULL JOIN consumed USING (queue)
 LEFT JOIN expired USING (queue);
-COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
-COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due, in nobody''s hands, and not held.';
-COMMENT ON COLUMN sluice.queues.held IS 'Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.';
-COMMENT ON COLUMN sluice.queues.scheduled IS 'Messages due later that were never tried.';
-COMMENT ON COLUMN sluice.queues.retrying IS 'Messages that failed and are due later.';
-COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages in the hands of live workers, leased messages, and those in claims.';
-COMMENT ON COLUMN sluice.queues.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'For how long the oldest due message has been due that is not held.';
-COMMENT ON COLUMN sluice.queues.next_due_at IS 'When the next message becomes due.';
-COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consume the queue.';
-COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended and that nobody has removed yet.';
-COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
+SELECT sluice_private.describe('{queues}', $$
+*: One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.
+queue: The queue.
+ready: Messages that are due, in nobody's hands, and not held.
+held: Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.
+scheduled: Messages due later that were never tried.
+retrying: Messages that failed and are due later.
+in_flight: Messages in the hands of live workers, leased messages, and those in claims.
+dead: Dead letters.
+oldest_ready_age: For how long the oldest due message has been due that is not held.
+next_due_at: When the next message becomes due.
+workers: How many live worker processes consume the queue.
+expired: Messages whose life has ended and that nobody has removed yet.
+paused_at: Since when nobody claims from it; null: it is not paused.
+$$);

@@ -13,29 +13,31 @@ SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
 FROM sluice.queue q;
-COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
-COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
-COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
-COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
-COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
-COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
-COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
-COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
-COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
-COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
-COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
-COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
-COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
-COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
+SELECT sluice_private.describe('{queue_settings}', $$
+*: What queues have been told: one row per queue that has been told something. Null: the code decides.
+queue: The queue.
+paused_at: Since when nobody claims from it; null: it is not paused.
+paused_by: Who has paused it.
+pause_reason: Why.
+delay: When a message is due after its enqueue that gives neither a delay nor a due time.
+ttl: For how long after it is due a message may be delivered that gives no time of its own.
+on_expiry: What becomes of a message that has expired: drop or dead_letter.
+max_attempts: After how many failed tries a message dies that has no number of its own.
+retry: When failed messages are tried again: the name of a policy, or an object with times in milliseconds.
+payload_limit_bytes: The largest payload in bytes of JSON.
+history: For how long messages that have succeeded are kept.
+dead_letter_retention: For how long dead letters are kept.
+rate: How many messages may begin per rate_per, of all processes.
+rate_per: The interval of rate.
+rate_burst: How many may begin at once after a pause; null: as many as rate.
+tenant_rate: The same for the messages of one tenant.
+tenant_rate_per: The interval of tenant_rate.
+tenant_rate_burst: How many of one tenant may begin at once after a pause; null: as many as tenant_rate.
+concurrency: How many messages may be in flight, of all processes.
+tenant_concurrency: How many of one tenant may be in flight, of all processes.
+changed_at: When it was told something last.
+changed_by: Who told it: a name that was given, or else the database user.
+$$);
 
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
@@ -44,15 +46,17 @@ SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * inter
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
 WHERE c.expires_at > (SELECT sluice_private.clock());
-COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
-COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
-COMMENT ON COLUMN sluice.claims.claimed_at IS 'When it was made.';
-COMMENT ON COLUMN sluice.claims.renewed_at IS 'When it was renewed last; at first, when it was made.';
-COMMENT ON COLUMN sluice.claims.expires_at IS 'When it ends if nobody renews it.';
-COMMENT ON COLUMN sluice.claims.ttl IS 'For how long it was given.';
-COMMENT ON COLUMN sluice.claims.age IS 'How long ago it was renewed last.';
-COMMENT ON COLUMN sluice.claims.messages IS 'How many of its messages are not settled yet.';
+SELECT sluice_private.describe('{claims}', $$
+*: Claims that have not expired: messages that somebody has claimed under a time limit.
+queue: The queue.
+id: The claim's number.
+claimed_at: When it was made.
+renewed_at: When it was renewed last; at first, when it was made.
+expires_at: When it ends if nobody renews it.
+ttl: For how long it was given.
+age: How long ago it was renewed last.
+messages: How many of its messages are not settled yet.
+$$);
 
 CREATE VIEW sluice.limits AS
 WITH clock AS MATERIALIZED (
@@ -88,16 +92,18 @@ SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_fli
 FROM limited l CROSS JOIN clock
 LEFT JOIN counted c ON c.queue = l.queue AND c.tenant = l.tenant
 LEFT JOIN sluice.bucket b ON b.queue = l.queue AND b.tenant = l.tenant;
-COMMENT ON VIEW sluice.limits IS 'One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.';
-COMMENT ON COLUMN sluice.limits.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.limits.tenant IS 'The tenant. Null: the queue as a whole.';
-COMMENT ON COLUMN sluice.limits.concurrency IS 'How many messages may be in flight. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.in_flight IS 'How many are, by the records of workers and claims.';
-COMMENT ON COLUMN sluice.limits.rate IS 'How many messages may begin per interval. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.rate_interval IS 'The interval.';
-COMMENT ON COLUMN sluice.limits.burst IS 'How many may begin at once after a pause.';
-COMMENT ON COLUMN sluice.limits.tokens IS 'How many may begin now. Null: no limit.';
-COMMENT ON COLUMN sluice.limits.ready IS 'Messages that are due and in nobody''s hands: with a limit that is used up, they wait for it.';
+SELECT sluice_private.describe('{limits}', $$
+*: One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.
+queue: The queue.
+tenant: The tenant. Null: the queue as a whole.
+concurrency: How many messages may be in flight. Null: no limit.
+in_flight: How many are, by the records of workers and claims.
+rate: How many messages may begin per interval. Null: no limit.
+rate_interval: The interval.
+burst: How many may begin at once after a pause.
+tokens: How many may begin now. Null: no limit.
+ready: Messages that are due and in nobody's hands: with a limit that is used up, they wait for it.
+$$);
 
 CREATE VIEW sluice.schedules AS
 SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, s.zone,
@@ -110,42 +116,45 @@ SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, 
        s.max_attempts, s.ttl_ms * interval '1 millisecond' AS ttl, s.retry_policy, s.lease_ms * interval '1 millisecond' AS lease,
        s.tenant, s.created_at, s.changed_at, s.changed_by
 FROM sluice.schedule s;
-COMMENT ON VIEW sluice.schedules IS 'Schedules: messages that are enqueued at given times.';
-COMMENT ON COLUMN sluice.schedules.name IS 'The name of the schedule.';
-COMMENT ON COLUMN sluice.schedules.queue IS 'The queue that gets its messages.';
-COMMENT ON COLUMN sluice.schedules.cron IS 'Its cron expression; null: it has an interval.';
-COMMENT ON COLUMN sluice.schedules.every IS 'Its interval, counted from 1970-01-01 00:00 UTC; null: it has a cron expression.';
-COMMENT ON COLUMN sluice.schedules.zone IS 'The time zone of the cron expression.';
-COMMENT ON COLUMN sluice.schedules.next_at IS 'The next occurrence. Null: paused, not computed yet, or there is none any more.';
-COMMENT ON COLUMN sluice.schedules.last_at IS 'The last occurrence that was enqueued; for a run on demand, when that was.';
-COMMENT ON COLUMN sluice.schedules.last_enqueued_at IS 'When that was enqueued.';
-COMMENT ON COLUMN sluice.schedules.last_id IS 'The id of its message.';
-COMMENT ON COLUMN sluice.schedules.enqueued IS 'How many messages it has enqueued.';
-COMMENT ON COLUMN sluice.schedules.skipped IS 'How many occurrences were missed, or left out because the last message was still there. Long gaps are counted to 1,000.';
-COMMENT ON COLUMN sluice.schedules.error IS 'Why its next occurrence could not be computed or enqueued.';
-COMMENT ON COLUMN sluice.schedules.paused_at IS 'Since when it is paused; null: it is not.';
-COMMENT ON COLUMN sluice.schedules.paused_by IS 'Who paused it.';
-COMMENT ON COLUMN sluice.schedules.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.schedules.missed IS 'What becomes of missed occurrences: skip, last or all.';
-COMMENT ON COLUMN sluice.schedules.grace IS 'How late an occurrence may be without being missed.';
-COMMENT ON COLUMN sluice.schedules.catch_up_most IS 'How many missed occurrences are enqueued at most.';
-COMMENT ON COLUMN sluice.schedules.catch_up_within IS 'How old a missed occurrence may be to be enqueued.';
-COMMENT ON COLUMN sluice.schedules.overlap IS 'False: nothing is enqueued while its last message is queued or in flight.';
-COMMENT ON COLUMN sluice.schedules.payload IS 'The content of its messages.';
-COMMENT ON COLUMN sluice.schedules.headers IS 'Their headers, to which schedule and scheduledFor are added.';
-COMMENT ON COLUMN sluice.schedules.type IS 'Their type.';
-COMMENT ON COLUMN sluice.schedules.schema_version IS 'The version of the payload''s schema.';
-COMMENT ON COLUMN sluice.schedules.ordering_key IS 'Their ordering key.';
-COMMENT ON COLUMN sluice.schedules.priority IS 'Their priority.';
-COMMENT ON COLUMN sluice.schedules.delay IS 'How long after they are enqueued they are due; null: as the queue has been told, or at once.';
-COMMENT ON COLUMN sluice.schedules.max_attempts IS 'Their limit of attempts; null: as the queue or the pipeline says.';
-COMMENT ON COLUMN sluice.schedules.ttl IS 'For how long they may be delivered; null: as the queue has been told, or for ever.';
-COMMENT ON COLUMN sluice.schedules.retry_policy IS 'The name of their retry policy.';
-COMMENT ON COLUMN sluice.schedules.lease IS 'Their lease in leased mode.';
-COMMENT ON COLUMN sluice.schedules.tenant IS 'Whose messages they are.';
-COMMENT ON COLUMN sluice.schedules.created_at IS 'When it was defined.';
-COMMENT ON COLUMN sluice.schedules.changed_at IS 'When its definition was changed last.';
-COMMENT ON COLUMN sluice.schedules.changed_by IS 'The login that changed it last.';
+SELECT sluice_private.describe('{schedules}', $$
+*: Schedules: messages that are enqueued at given times.
+name: The name of the schedule.
+queue: The queue that gets its messages.
+cron: Its cron expression; null: it has an interval.
+every: Its interval, counted from 1970-01-01 00:00 UTC; null: it has a cron expression.
+zone: The time zone of the cron expression.
+next_at: The next occurrence. Null: paused, not computed yet, or there is none any more.
+last_at: The last occurrence that was enqueued; for a run on demand, when that was.
+last_enqueued_at: When that was enqueued.
+last_id: The id of its message.
+enqueued: How many messages it has enqueued.
+skipped: How many occurrences were missed, or left out because the last message was still there. Long gaps are counted to
+  1,000.
+error: Why its next occurrence could not be computed or enqueued.
+paused_at: Since when it is paused; null: it is not.
+paused_by: Who paused it.
+pause_reason: Why.
+missed: What becomes of missed occurrences: skip, last or all.
+grace: How late an occurrence may be without being missed.
+catch_up_most: How many missed occurrences are enqueued at most.
+catch_up_within: How old a missed occurrence may be to be enqueued.
+overlap: False: nothing is enqueued while its last message is queued or in flight.
+payload: The content of its messages.
+headers: Their headers, to which schedule and scheduledFor are added.
+type: Their type.
+schema_version: The version of the payload's schema.
+ordering_key: Their ordering key.
+priority: Their priority.
+delay: How long after they are enqueued they are due; null: as the queue has been told, or at once.
+max_attempts: Their limit of attempts; null: as the queue or the pipeline says.
+ttl: For how long they may be delivered; null: as the queue has been told, or for ever.
+retry_policy: The name of their retry policy.
+lease: Their lease in leased mode.
+tenant: Whose messages they are.
+created_at: When it was defined.
+changed_at: When its definition was changed last.
+changed_by: The login that changed it last.
+$$);
 
 CREATE VIEW sluice.worker_statistics AS
 SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
@@ -163,23 +172,26 @@ SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
        (q.value #>> '{handling,maxMs}')::double precision * interval '1 millisecond' AS handling_max,
        w.seen_at AS as_of
 FROM sluice.worker w CROSS JOIN LATERAL jsonb_each(w.statistics) AS q (key, value);
-COMMENT ON VIEW sluice.worker_statistics IS 'What each worker process has done in each queue, as of its last heartbeat.';
-COMMENT ON COLUMN sluice.worker_statistics.worker_id IS 'The worker''s number.';
-COMMENT ON COLUMN sluice.worker_statistics.worker IS 'The worker''s name.';
-COMMENT ON COLUMN sluice.worker_statistics.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.worker_statistics.acked IS 'Messages that it has handled and removed since it started.';
-COMMENT ON COLUMN sluice.worker_statistics.retried IS 'Attempts that failed, or asked for a retry.';
-COMMENT ON COLUMN sluice.worker_statistics.snoozed IS 'Messages that were put off by snooze.';
-COMMENT ON COLUMN sluice.worker_statistics.dead IS 'Messages that became dead letters.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p50 IS 'From when a message fell due until its handler began, in the last five to ten minutes: half of them waited no longer. Null: none began.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p90 IS 'Nine of ten waited no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_p99 IS 'Ninety-nine of a hundred waited no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.waiting_max IS 'None waited longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p50 IS 'How long the calls of the handler took, in the same time: half of them took no longer. Null: none ended.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p90 IS 'Nine of ten took no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_p99 IS 'Ninety-nine of a hundred took no longer.';
-COMMENT ON COLUMN sluice.worker_statistics.handling_max IS 'None took longer.';
-COMMENT ON COLUMN sluice.worker_statistics.as_of IS 'The heartbeat that brought these numbers, or a later one.';
+SELECT sluice_private.describe('{worker_statistics}', $$
+*: What each worker process has done in each queue, as of its last heartbeat.
+worker_id: The worker's number.
+worker: The worker's name.
+queue: The queue.
+acked: Messages that it has handled and removed since it started.
+retried: Attempts that failed, or asked for a retry.
+snoozed: Messages that were put off by snooze.
+dead: Messages that became dead letters.
+waiting_p50: From when a message fell due until its handler began, in the last five to ten minutes: half of them waited no
+  longer. Null: none began.
+waiting_p90: Nine of ten waited no longer.
+waiting_p99: Ninety-nine of a hundred waited no longer.
+waiting_max: None waited longer.
+handling_p50: How long the calls of the handler took, in the same time: half of them took no longer. Null: none ended.
+handling_p90: Nine of ten took no longer.
+handling_p99: Ninety-nine of a hundred took no longer.
+handling_max: None took longer.
+as_of: The heartbeat that brought these numbers, or a later one.
+$$);
 
 CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
@@ -187,44 +199,52 @@ SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
        r.open_appends, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
-COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
-COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
-COMMENT ON COLUMN sluice.streams.head IS 'The last position that was drawn.';
-COMMENT ON COLUMN sluice.streams.trimmed_to IS 'Events at this position and before are gone.';
-COMMENT ON COLUMN sluice.streams.events IS 'How many positions were drawn behind that: about as many events, or fewer.';
-COMMENT ON COLUMN sluice.streams.bytes IS 'How much its tables and indexes take.';
-COMMENT ON COLUMN sluice.streams.segments IS 'How many segments it has, with the one that is attached ahead.';
-COMMENT ON COLUMN sluice.streams.groups IS 'How many groups it has.';
-COMMENT ON COLUMN sluice.streams.retain IS 'How long a segment is kept after it was closed; null: for ever.';
-COMMENT ON COLUMN sluice.streams.retain_bytes IS 'How much the stream may take before its oldest segments go; null: any amount.';
-COMMENT ON COLUMN sluice.streams.keep_unread IS 'Whether a segment stays that a group has not read.';
-COMMENT ON COLUMN sluice.streams.segment IS 'After how long a segment is closed.';
-COMMENT ON COLUMN sluice.streams.open_appends IS 'How many transactions that have appended to one slot are open, in the slot that has most of them: no group reads what comes after them in their slots.';
-COMMENT ON COLUMN sluice.streams.open_pid IS 'The server process of the oldest one; null also for a prepared transaction.';
-COMMENT ON COLUMN sluice.streams.open_for IS 'How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).';
-COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
+SELECT sluice_private.describe('{streams}', $$
+*: One row per stream: how much it has, how long that is kept, and who holds it back.
+stream: The stream.
+slots: Among how many slots its ordering keys are divided.
+head: The last position that was drawn.
+trimmed_to: Events at this position and before are gone.
+events: How many positions were drawn behind that: about as many events, or fewer.
+bytes: How much its tables and indexes take.
+segments: How many segments it has, with the one that is attached ahead.
+groups: How many groups it has.
+retain: How long a segment is kept after it was closed; null: for ever.
+retain_bytes: How much the stream may take before its oldest segments go; null: any amount.
+keep_unread: Whether a segment stays that a group has not read.
+segment: After how long a segment is closed.
+open_appends: How many transactions that have appended to one slot are open, in the slot that has most of them: no group
+  reads what comes after them in their slots.
+open_pid: The server process of the oldest one; null also for a prepared transaction.
+open_for: How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).
+created_at: When it was made.
+$$);
 
 CREATE VIEW sluice.group_slots AS
 SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
        r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
-COMMENT ON VIEW sluice.group_slots IS 'How far each group has read each slot of its stream.';
-COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
-COMMENT ON COLUMN sluice.group_slots.slot IS 'The slot, from 0.';
-COMMENT ON COLUMN sluice.group_slots."position" IS 'The group has read the slot up to this position. It moves with events of the slot alone.';
-COMMENT ON COLUMN sluice.group_slots.settled IS 'Up to which position the slot may be read now: behind it an append may be open.';
-COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it has not read; null: it has read all.';
-COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
-COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
-COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as many as it may; infinity: until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
-COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
-COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
-COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
+SELECT sluice_private.describe('{group_slots}', $$
+*: How far each group has read each slot of its stream.
+stream: The stream.
+name: The group.
+slot: The slot, from 0.
+position: The group has read the slot up to this position. It moves with events of the slot alone.
+settled: Up to which position the slot may be read now: behind it an append may be open.
+next_position: The first event that it has not read; null: it has read all.
+unread: How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments,
+  and beyond that taken from the positions.
+oldest_unread_age: How long ago the first of them was appended.
+moved_at: When the group read from it last.
+held_until: Until when the slot waits because its next event has failed: of a group that stops on failure, or has deferred as
+  many as it may; infinity: until somebody has it tried again or skipped.
+attempt: How often that event has failed; 0: it has not.
+last_error: How it has failed last.
+open_pid: The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared
+  one.
+open_for: How long that has been open.
+$$);
 
 CREATE VIEW sluice.groups AS
 SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
@@ -240,24 +260,29 @@ FROM sluice.stream_group g JOIN (
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
   FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
-COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
-COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.groups.name IS 'The group.';
-COMMENT ON COLUMN sluice.groups.queue IS 'Its queue: there its failed events are messages, and those that wait behind them.';
-COMMENT ON COLUMN sluice.groups.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four segments, and beyond that taken from the positions.';
-COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of them was appended.';
-COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
-COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
-COMMENT ON COLUMN sluice.groups.open_for IS 'How long the oldest of these has been open.';
-COMMENT ON COLUMN sluice.groups.deferred IS 'Events in its queue: failed, and due again, or waiting behind a failed one.';
-COMMENT ON COLUMN sluice.groups.dead IS 'Dead letters.';
-COMMENT ON COLUMN sluice.groups.members IS 'How many live worker processes consume it.';
-COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; null: it is not paused.';
-COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
-COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
-COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
-COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
-COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for them.';
-COMMENT ON COLUMN sluice.groups.defer_limit IS 'So many events may be deferred before slots wait.';
-COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
-COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
+SELECT sluice_private.describe('{groups}', $$
+*: One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.
+stream: The stream.
+name: The group.
+queue: Its queue: there its failed events are messages, and those that wait behind them.
+unread: How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four
+  segments, and beyond that taken from the positions.
+oldest_unread_age: How long ago the oldest of them was appended.
+slots_unread: How many slots have some.
+slots_held_back: How many slots have an open append, behind which nothing is read.
+open_for: How long the oldest of these has been open.
+deferred: Events in its queue: failed, and due again, or waiting behind a failed one.
+dead: Dead letters.
+members: How many live worker processes consume it.
+paused_at: Since when nobody reads for it; null: it is not paused.
+moved_at: When it read last.
+lost_from: The first position of events that retention took before it had read them: it stands still until it is moved. Null:
+  none.
+lost_to: The last one.
+slots_stopped: How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.
+on_failure: What becomes of failed events: defer, to its queue, with the later ones of their keys; stop: their slots wait for
+  them.
+defer_limit: So many events may be deferred before slots wait.
+keep_unread: Whether what it has not read stays; null: as its stream says, unless it is paused.
+created_at: When it was made.
+$$);

@@ -52,7 +52,8 @@ BEGIN
     sluice_private.check_type TO sluice_producer, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice_private.insert_plain, sluice_private.insert_message,
     sluice_private.foreign_characters, sluice_private.first_due_at, sluice_private.check_payload_bytes,
-    sluice_private.queue_defaults, sluice_private.check_enqueue, sluice_private.check_time TO sluice_producer;
+    sluice_private.queue_defaults, sluice_private.check_enqueue, sluice_private.check_time,
+    sluice_private.check_due_at, sluice_private.check_bytes, sluice_private.require_kept TO sluice_producer;
   -- By these it changes messages that wait and have its dedupe key. They run with the rights of the schema's owner.
   GRANT EXECUTE ON FUNCTION sluice.enqueue_deduped, sluice_private.check_dedupe, sluice_private.insert_deduped,
     sluice_private.insert_all_deduped TO sluice_producer;
