@@ -59,15 +59,15 @@ END
 $$;
 
 -- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
--- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is from
--- PostgreSQL 17 on, stays as it is: the check that follows names it.
+-- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is
+-- from PostgreSQL 17 on, stays as it is: the check that follows names it.
 CREATE FUNCTION sluice_private.in_seconds(given interval) RETURNS interval
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
--- Fails unless a time is within its bounds, by its seconds: intervals are compared as if a month had 30 days, by which a hundred
--- years would be shorter than in milliseconds.
+-- Fails unless a time is within its bounds, by its seconds: intervals are compared as if a month had 30 days, by which a
+-- hundred years would be shorter than in milliseconds.
 CREATE FUNCTION sluice_private.check_time(
   what text, given interval, hint text, shortest text DEFAULT 'zero', longest text DEFAULT '100 years'
 ) RETURNS void
@@ -75,7 +75,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM coalesce(nullif(shortest, 'zero'), '0')::interval)
                                        AND extract(epoch FROM longest::interval) THEN
-    RAISE EXCEPTION '%: expected from % to %, received %', what, shortest, longest, given USING ERRCODE = '22023', HINT = hint;
+    RAISE EXCEPTION '%: expected from % to %, received %', what, shortest, longest, given
+      USING ERRCODE = '22023', HINT = hint;
   END IF;
 END
 $$;
@@ -102,14 +103,15 @@ BEGIN
 END
 $$;
 
--- Fails unless a type is dot-separated text without spaces, also those of Unicode, and without control characters and *. What is
--- empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some encodings in the
--- locale C; and in other encodings than UTF8 the numbers above 127 are other characters.
+-- Fails unless a type is dot-separated text without spaces, also those of Unicode, and without control characters and *.
+-- What is empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some
+-- encodings in the locale C; and in other encodings than UTF8 the numbers above 127 are other characters.
 CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wrong text := CASE getdatabaseencoding()
-    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*' ELSE '\x01-\x20\x7f*' END;
+    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
+      ELSE '\x01-\x20\x7f*' END;
 BEGIN
   IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
@@ -122,7 +124,8 @@ $$;
 CREATE FUNCTION sluice_private.check_most(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice_private.check_integer('most', most, 10000, 'Leave it out for 1000. Call it again while it returns as many.');
+  PERFORM sluice_private.check_integer('most', most, 10000,
+    'Leave it out for 1000. Call it again while it returns as many.');
 END
 $$;
 
@@ -169,9 +172,10 @@ BEGIN
 END
 $$;
 
--- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a row
--- stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
-CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
+-- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a
+-- row stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
+CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz)
+RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF error IS NULL THEN
@@ -210,7 +214,8 @@ $$;
 -- The slot of an ordering key: its low bits are those of the slot in a queue.
 CREATE FUNCTION sluice_private.event_slot(ordering_key text, slots smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
+  SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0)
+          OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
 -- The full number of a transaction from its last 32 bits, which a row has: the nearest to those that the snapshot knows.

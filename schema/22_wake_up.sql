@@ -44,7 +44,8 @@ EXECUTE FUNCTION sluice_private.wake_inserted();
 CREATE FUNCTION sluice_private.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue)
+                         THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
     PERFORM sluice_private.tell(sleepers);

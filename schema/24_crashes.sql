@@ -27,20 +27,21 @@ BEGIN
 END
 $$;
 
--- Whether the only batch that a worker has recorded holds one message. STABLE, so that a leased claim does not see the batch that
--- it records itself.
+-- Whether the only batch that a worker has recorded holds one message. STABLE, so that a leased claim does not see the batch
+-- that it records itself.
 CREATE FUNCTION sluice_private.has_one_message(worker_id integer) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN (
-    SELECT coalesce(min(cardinality(b.message_ids)) = 1 AND count(*) = 1, false) FROM sluice.batch b WHERE b.worker_id = worker_id
+    SELECT coalesce(min(cardinality(b.message_ids)) = 1 AND count(*) = 1, false) FROM sluice.batch b
+    WHERE b.worker_id = worker_id
   );
 END
 $$;
 
--- A worker's lease that ran out is evidence, as the death of a process is: nothing has said why, and a message that hangs its
--- process would otherwise be tried for ever.
+-- A worker's lease that ran out is evidence, as the death of a process is: nothing has said why, and a message that hangs
+-- its process would otherwise be tried for ever.
 CREATE FUNCTION sluice_private.record_hung(queue text, message_id bigint, lease bigint, alone boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,8 +1,8 @@
--- Settles messages that a transaction has locked: removes them, keeps them in the history, makes them due later, or moves them
--- to the dead letters.
+-- Settles messages that a transaction has locked: removes them, keeps them in the history, makes them due later, or moves
+-- them to the dead letters.
 
--- The rows of messages, looked up one by one in the primary key: by an array of ids, servers before version 17 may read the whole
--- queue. Without a search_path, so that it becomes part of the query that calls it.
+-- The rows of messages, looked up one by one in the primary key: by an array of ids, servers before version 17 may read the
+-- whole queue. Without a search_path, so that it becomes part of the query that calls it.
 CREATE FUNCTION sluice_private.rows_of(queue text, ids bigint[]) RETURNS SETOF sluice.message
 LANGUAGE sql STABLE AS $$
   SELECT m.* FROM pg_catalog.unnest(ids) AS given (id) CROSS JOIN LATERAL (
@@ -11,9 +11,9 @@ LANGUAGE sql STABLE AS $$
   ) m
 $$;
 
--- The lease of a message that is not in flight any more: 0 where it closes its ordering key for the later messages until it is
--- settled. A claim that took the message behind it as well would lock that one without handling it, and an enqueue with its dedupe
--- key would find it in flight and add another one. Without a search_path, as rows_of.
+-- The lease of a message that is not in flight any more: 0 where it closes its ordering key for the later messages until it
+-- is settled. A claim that took the message behind it as well would lock that one without handling it, and an enqueue with
+-- its dedupe key would find it in flight and add another one. Without a search_path, as rows_of.
 CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL) THEN 0::bigint END
@@ -115,9 +115,9 @@ BEGIN
     INSERT INTO sluice.completed_message
       (queue, id, completed_at, claimed_at, claim, priority, ordering_key, type, schema_version, payload, headers, attempt,
        max_attempts, enqueued_at, failed_at, last_error, retry_policy, tenant, dedupe_key)
-    SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type, m.schema_version,
-           m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
-           m.last_error, m.retry_policy, m.tenant, m.dedupe_key
+    SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type,
+           m.schema_version, m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts,
+           m.enqueued_at, m.failed_at, m.last_error, m.retry_policy, m.tenant, m.dedupe_key
     FROM sluice_private.rows_of(queue, ids) m;
     GET DIAGNOSTICS taken = ROW_COUNT;
     PERFORM sluice_private.require_kept('completed_message', queue, cardinality(ids), taken);
@@ -126,8 +126,8 @@ BEGIN
 END
 $$;
 
--- Makes a dead letter of a row that is, or will be, removed; attempt: how many tries have failed. Returns its id, or no row if the
--- table has not taken it.
+-- Makes a dead letter of a row that is, or will be, removed; attempt: how many tries have failed. Returns its id, or no row
+-- if the table has not taken it.
 CREATE FUNCTION sluice_private.bury_row(m sluice.message, attempt integer, reason text, error text, details jsonb)
 RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -135,10 +135,11 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
   INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
-     enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error,
+     failures, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   VALUES (
-    m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, attempt, m.max_attempts, reason,
+    m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, attempt,
+    m.max_attempts, reason,
     -- One that has expired was in no try: how the last one failed still says why it is here.
     coalesce(error, CASE WHEN reason = 'expired' THEN m.last_error END),
     sluice_private.add_failure(m.failures, attempt, coalesce(error, reason), details, clock_timestamp()),
@@ -179,7 +180,8 @@ BEGIN
     RETURN delay * interval '1 millisecond';
   END IF;
   -- A power that overflows would be an error.
-  RETURN CASE WHEN delay = 0 THEN 0 WHEN (tries - 1) * ln(factor) > 100 THEN longest ELSE least(longest, delay * factor ^ (tries - 1)) END
+  RETURN CASE WHEN delay = 0 THEN 0 WHEN (tries - 1) * ln(factor) > 100 THEN longest
+    ELSE least(longest, delay * factor ^ (tries - 1)) END
          * (1 - jitter * random()) * interval '1 millisecond';
 END
 $$;
@@ -200,7 +202,8 @@ BEGIN
         attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 END,
         last_error = coalesce(error, m.last_error),
         failures = CASE WHEN error IS NULL THEN m.failures
-                        ELSE sluice_private.add_failure(m.failures, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
+                        ELSE sluice_private.add_failure(m.failures,
+                          sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
@@ -231,7 +234,8 @@ BEGIN
          array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
          array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
-           policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}') ELSE retry END
+           policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}')
+                                                               ELSE retry END
          ), m.tries))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM (
@@ -255,13 +259,14 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM sluice_private.bury_locked(
-    queue, array_agg(m.id), array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1), array_agg(reason), array_agg(error)
+    queue, array_agg(m.id), array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1), array_agg(reason),
+    array_agg(error)
   ) FROM sluice_private.rows_of(queue, ids) m;
 END
 $$;
 
--- Ends leases of locked messages that have run out: what their holders settle after a change finds nothing. A worker's counts as
--- evidence, and a claim's as a failed attempt.
+-- Ends leases of locked messages that have run out: what their holders settle after a change finds nothing. A worker's
+-- counts as evidence, and a claim's as a failed attempt.
 CREATE FUNCTION sluice_private.end_leases(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -276,7 +281,8 @@ BEGIN
         attempt = CASE WHEN m.lease < 0 THEN m.attempt + 1 ELSE m.attempt END,
         last_error = CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
         failures = CASE WHEN m.lease < 0
-                        THEN sluice_private.add_failure(m.failures, m.attempt + 1, sluice_private.ran_out(m.lease), NULL, m.due_at)
+                        THEN sluice_private.add_failure(m.failures, m.attempt + 1,
+                          sluice_private.ran_out(m.lease), NULL, m.due_at)
                         ELSE m.failures END,
         failed_at = CASE WHEN m.lease < 0 THEN m.due_at ELSE m.failed_at END
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, run_out));

@@ -1,7 +1,8 @@
 -- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval)
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -41,8 +42,9 @@ BEGIN
 END
 $$;
 
--- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One that comes upon
--- more than about 100,000 expired messages returns none although there may be others: what it has done so far is to last.
+-- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One
+-- that comes upon more than about 100,000 expired messages returns none although there may be others: what it has done so
+-- far is to last.
 CREATE FUNCTION sluice_private.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -72,8 +74,8 @@ BEGIN
 END
 $$;
 
--- Leases locked messages to a claim, which moves their due time to its end. A message whose life would end before lives_until
--- lives until then.
+-- Leases locked messages to a claim, which moves their due time to its end. A message whose life would end before
+-- lives_until lives until then.
 CREATE FUNCTION sluice_private.lease_locked(
   queue text, ids bigint[], claim_id bigint, expires_at timestamptz, lives_until timestamptz
 ) RETURNS void
@@ -105,8 +107,11 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
   -- A claim that has run out is a failed try, which a new claim has counted by now, and pop has not.
-  SELECT m.id, sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
-         m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
+  SELECT m.id,
+         sluice_private.failed_tries(m.queue, m.id, m.attempt)
+           + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END,
+         m.payload, m.headers, m.type, m.schema_version, m.ordering_key, m.priority, m.enqueued_at, m.due_at, m.max_attempts,
+         m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
@@ -139,7 +144,8 @@ DECLARE
 BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   IF held.id IS NULL THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or '
+      'released',
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
   PERFORM sluice_private.require_unexpired(held);

@@ -53,7 +53,8 @@ BEGIN
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
   due_ats := sluice_private.due_ats_of(queue, ids);
-  INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
+  INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at,
+    max_attempts, message_ids, due_ats)
   VALUES (queue, extract(epoch FROM ttl) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
           ids, due_ats)
   RETURNING c.id INTO claim_id;
@@ -66,7 +67,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time ttl: one row per message, none if there is nothing. Settle them by claim_settle with claim_id. Messages that would expire before the end of the claim and grace live until then.';
+  'Claims due messages of a queue for the time ttl: one row per message, none if there is nothing. Settle them by '
+  'claim_settle with claim_id. Messages that would expire before the end of the claim and grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
   expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer,
@@ -79,7 +81,8 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   held sluice.claim;
-  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q WHERE q.queue = queue);
+  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q
+    WHERE q.queue = queue);
 BEGIN
   PERFORM sluice_private.check_isolation();
   held := sluice_private.hold_claim(queue, claim_id);
@@ -92,7 +95,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
-  'The messages of a claim that are not settled yet. due_at is when they were claimed; retry_policies: the names by which a retry goes, that of the message before that of its queue.';
+  'The messages of a claim that are not settled yet. due_at is when they were claimed; retry_policies: the names by which '
+  'a retry goes, that of the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, ttl interval DEFAULT NULL, grace interval DEFAULT NULL
@@ -109,7 +113,8 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   ttl := sluice_private.in_seconds(ttl);
   grace := sluice_private.in_seconds(grace);
-  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
+  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'),
+    grace => coalesce(grace, interval '0'));
   held := sluice_private.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   grace := coalesce(grace, held.grace_ms * interval '1 millisecond');
@@ -125,7 +130,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Makes a claim last for ttl from now, and its messages live until grace after that; by default both as given before. Returns when it ends.';
+  'Makes a claim last for ttl from now, and its messages live until grace after that; by default both as given before. '
+  'Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -159,7 +165,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_release IS
-  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
+  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is '
+  'unknown or over is left alone.';
 
 CREATE FUNCTION sluice.claim_settle(
   queue       text,
@@ -197,11 +204,12 @@ BEGIN
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice_private.fail_locked(
-        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, coalesce(error, 'The claim asked for a retry'),
-        settings.retry, policies
+        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay,
+        coalesce(error, 'The claim asked for a retry'), settings.retry, policies
       );
     WHEN 'snooze' THEN
-      PERFORM sluice_private.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
+      PERFORM sluice_private.postpone_locked(queue, ours,
+        array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
       PERFORM sluice_private.bury_claimed(queue, ours, reason, error);
   END CASE;
@@ -223,7 +231,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of it. policies: retry policies by name.';
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
+  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of'
+  ' it. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
@@ -249,8 +259,8 @@ BEGIN
   END IF;
   ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
   RETURN QUERY
-  SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
-         r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
+  SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at,
+         r.due_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
   FROM sluice_private.claimed_rows(queue, NULL, ids) r;
   IF sluice_private.any_keyed(queue, ids) THEN
     PERFORM sluice_private.wake(queue);

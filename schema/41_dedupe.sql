@@ -51,8 +51,10 @@ BEGIN
 END
 $$;
 
--- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made one.
-CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean, running_id bigint, until timestamptz)
+-- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made
+-- one.
+CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean,
+  running_id bigint, until timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -62,14 +64,15 @@ BEGIN
     WHERE d.queue = queue AND d.key = dedupe_key;
     RETURN true;
   END IF;
-  INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
 $$;
 
--- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null: the
--- table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and
--- throttle need no lock at all where the key is taken.
+-- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null:
+-- the table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked.
+-- reject and throttle need no lock at all where the key is taken.
 CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
@@ -94,7 +97,8 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off 
 #variable_conflict use_variable
 DECLARE
   keep_ms bigint := CASE WHEN on_duplicate <> 'throttle' THEN ceil(for_ms) END;
-  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key) ELSE ordering_key END;
+  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key)
+    ELSE ordering_key END;
   seen record;
   new_id bigint;
   new_due_at timestamptz;
@@ -193,7 +197,8 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
+CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean)
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF key IS NULL OR octet_length(key) NOT BETWEEN 1 AND 255 THEN
@@ -204,7 +209,8 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  PERFORM sluice_private.check_time('dedupe_for', kept, 'Leave it out for a key that is free with its message.', '1 millisecond');
+  PERFORM sluice_private.check_time('dedupe_for', kept,
+    'Leave it out for a key that is free with its message.', '1 millisecond');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
@@ -215,7 +221,8 @@ BEGIN
   END IF;
   IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
     RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
-      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key. With a tenant there are reject, update and throttle.';
+      USING ERRCODE = '22023',
+        HINT = 'Such a message gets an ordering key. With a tenant there are reject, update and throttle.';
   END IF;
 END
 $$;
@@ -246,7 +253,8 @@ DECLARE
   answer text[];
 BEGIN
   PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
+  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate,
+    delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
   answer := string_to_array(sluice_private.insert_deduped(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
@@ -262,4 +270,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue_deduped IS
-  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
+  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or '
+  'throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';

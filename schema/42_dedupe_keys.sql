@@ -36,7 +36,8 @@ DECLARE
   freed boolean;
 BEGIN
   IF queue IS NULL OR dedupe_key IS NULL THEN
-    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL' USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
+    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
+      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
   END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
@@ -50,7 +51,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
-  'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+  'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or '
+  'taken (a message has it, which sluice.cancel removes).';
 
 -- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000,
 -- and it looks at 10,000 at most. A key that a producer asks for at this moment stays. dry_run: counts them. next_key:
@@ -58,7 +60,8 @@ COMMENT ON FUNCTION sluice.free_key IS
 CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
 RETURNS TABLE (keys integer, next_key text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+  SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -89,7 +92,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.free_keys IS
-  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
+  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call'
+  ' it again with next_key until that is NULL. dry_run counts them.';
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the
 -- same key the newest. It does not wait for a producer: one that has locked a pointer, or has made one and not committed,
@@ -104,7 +108,8 @@ BEGIN
   FOR redriven IN
     SELECT m.id, m.dedupe_key FROM sluice_private.rows_of(queue, ids) m ORDER BY m.id DESC
   LOOP
-    SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
+    SELECT d.* INTO pointer FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
       UPDATE sluice.dedupe d SET message_id = redriven.id, running_id = NULL
       WHERE d.queue = queue AND d.key = redriven.dedupe_key AND NOT EXISTS (
@@ -112,7 +117,8 @@ BEGIN
       );
     ELSE
       BEGIN
-        INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, redriven.dedupe_key, redriven.id) ON CONFLICT DO NOTHING;
+        INSERT INTO sluice.dedupe (queue, key, message_id)
+        VALUES (queue, redriven.dedupe_key, redriven.id) ON CONFLICT DO NOTHING;
       EXCEPTION WHEN lock_not_available THEN
         NULL;
       END;
@@ -137,7 +143,8 @@ $$;
 -- read as a whole; in a large one each call reads another part, so no index pays for pruning.
 CREATE FUNCTION sluice.prune_dedupe(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on SET enable_tidscan = on AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on
+SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   pruned integer := 0;

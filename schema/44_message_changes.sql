@@ -49,14 +49,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF (message_id IS NULL) = (dedupe_key IS NULL) THEN
-    RAISE EXCEPTION 'message_id, dedupe_key: expected one of the two, received %', CASE WHEN message_id IS NULL THEN 'none' ELSE 'both' END
-      USING ERRCODE = '22023', HINT = 'As in sluice.cancel(''emails'', 4711) or sluice.cancel(''emails'', dedupe_key => ''invoice 17'').';
+    RAISE EXCEPTION 'message_id, dedupe_key: expected one of the two, received %',
+      CASE WHEN message_id IS NULL THEN 'none' ELSE 'both' END
+      USING ERRCODE = '22023',
+        HINT = 'As in sluice.cancel(''emails'', 4711) or sluice.cancel(''emails'', dedupe_key => ''invoice 17'').';
   END IF;
   IF message_id IS NOT NULL THEN
     RETURN ARRAY[message_id];
   END IF;
   RETURN (
-    SELECT array_remove(ARRAY[d.message_id, d.running_id], NULL) FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key
+    SELECT array_remove(ARRAY[d.message_id, d.running_id], NULL) FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = dedupe_key
   );
 END
 $$;
@@ -124,12 +127,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.cancel IS
-  'Cancels a message, by its id or its dedupe key, and says in which state it was. result: cancelled (it is gone), asked (a transaction has it in hand, and its handler is asked to end) or nothing (state dead or unknown).';
+  'Cancels a message, by its id or its dedupe key, and says in which state it was. result: cancelled (it is gone), asked '
+  '(a transaction has it in hand, and its handler is asked to end) or nothing (state dead or unknown).';
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
--- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
+-- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was
+-- tried.
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
+RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -187,7 +193,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
-  'Gives a message that waits another due time, with a delay from now or at an instant. result: changed, busy (a batch has its slot in hand: ask again) or refused (it does not wait: see state).';
+  'Gives a message that waits another due time, with a delay from now or at an instant. result: changed, busy (a batch has'
+  ' its slot in hand: ask again) or refused (it does not wait: see state).';
 
 CREATE FUNCTION sluice.run_now(queue text, message_id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL)
 RETURNS TABLE (result text, state text)
@@ -201,7 +208,8 @@ BEGIN
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
 END
 $$;
-COMMENT ON FUNCTION sluice.run_now IS 'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
+COMMENT ON FUNCTION sluice.run_now IS
+  'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
 
 CREATE FUNCTION sluice.change(
   queue          text,
@@ -224,7 +232,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_claim(queue);
   PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
-  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_payload_bytes(payload,
+    (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
   PERFORM sluice_private.check_type(type);
   PERFORM sluice_private.check_time('ttl', ttl, 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
@@ -235,9 +244,9 @@ BEGIN
     PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
     SET payload = coalesce(payload, t.payload), headers = coalesce(headers, t.headers),
-        priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END, type = coalesce(type, t.type),
-        schema_version = coalesce(schema_version, t.schema_version), max_attempts = coalesce(max_attempts, t.max_attempts),
-        expires_at = coalesce(t.due_at + ttl, t.expires_at)
+        priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END,
+        type = coalesce(type, t.type), schema_version = coalesce(schema_version, t.schema_version),
+        max_attempts = coalesce(max_attempts, t.max_attempts), expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
     -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
@@ -246,7 +255,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.change IS
-  'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or refused (it does not wait: see state).';
+  'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or '
+  'refused (it does not wait: see state).';
 
 -- Removes messages that are not in flight and match every filter given, behind after_id in the order of their ids: at
 -- most 1,000, and it looks at 10,000 at most. dry_run: counts them. next_id: where the next step begins; null at the end
@@ -316,4 +326,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.clear_some IS
-  'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded step. Call it again with next_id until that is NULL. dry_run counts them.';
+  'Removes messages of a queue that nobody has in hand and that match every filter given, behind after_id: one bounded '
+  'step. Call it again with next_id until that is NULL. dry_run counts them.';

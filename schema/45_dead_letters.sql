@@ -54,7 +54,8 @@ BEGIN
       (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at, last_error,
        failures, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position, redriven)
     SELECT c.queue, c.id, c.priority, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.max_attempts,
-           c.enqueued_at, c.error, c.failures, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms, c.event_position,
+           c.enqueued_at, c.error, c.failures, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms,
+           c.event_position,
            CASE WHEN c.ordering_key IS NOT NULL THEN true END
     FROM chosen c
     ORDER BY c.id
@@ -75,7 +76,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.redrive IS
-  'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
+  'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every '
+  'filter given. Returns how many.';
 
 -- By dead_letter_died_at_idx, which has those of a queue in the order in which they died.
 CREATE FUNCTION sluice.prune_dead_letters(most integer DEFAULT 1000) RETURNS integer

@@ -28,7 +28,8 @@ BEGIN
       WHERE m.queue = in_queue AND m.expires_at IS NOT NULL AND m.expires_at <= now_at AND m.due_at <= now_at
         -- A claim that has the slot would wait for a row that is locked without it.
         AND (m.slot IS NULL
-             OR EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot FOR NO KEY UPDATE OF s SKIP LOCKED)
+             OR EXISTS (SELECT FROM sluice.slot s
+               WHERE s.queue = in_queue AND s.slot = m.slot FOR NO KEY UPDATE OF s SKIP LOCKED)
              OR NOT EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot))
       ORDER BY m.queue, m.expires_at LIMIT most - total FOR UPDATE OF m SKIP LOCKED
     );
@@ -42,7 +43,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.remove_expired IS
-  'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. Returns how many.';
+  'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. '
+  'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
@@ -78,4 +80,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
-  'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
+  'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an '
+  'hour old, and what limits keep of tenants without messages. Returns how many.';

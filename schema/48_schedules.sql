@@ -15,7 +15,8 @@ DECLARE
   now_at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
   PERFORM sluice_private.check_bytes('payload', given.payload), sluice_private.check_bytes('headers', given.headers);
-  PERFORM sluice_private.check_payload_bytes(given.payload, (sluice_private.queue_defaults(given.queue)).payload_limit_bytes);
+  PERFORM sluice_private.check_payload_bytes(given.payload,
+    (sluice_private.queue_defaults(given.queue)).payload_limit_bytes);
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -61,12 +62,14 @@ BEGIN
     queue = given.queue, cron = given.cron, every_ms = given.every_ms, zone = given.zone, missed = given.missed,
     grace_ms = given.grace_ms, catch_up_most = given.catch_up_most, catch_up_ms = given.catch_up_ms, overlap = given.overlap,
     payload = given.payload, headers = given.headers, type = given.type, schema_version = given.schema_version,
-    ordering_key = given.ordering_key, priority = given.priority, delay_ms = given.delay_ms, max_attempts = given.max_attempts,
-    ttl_ms = given.ttl_ms, retry_policy = given.retry_policy, lease_ms = given.lease_ms, tenant = given.tenant,
-    revision = DEFAULT,
+    ordering_key = given.ordering_key, priority = given.priority, delay_ms = given.delay_ms,
+    max_attempts = given.max_attempts, ttl_ms = given.ttl_ms, retry_policy = given.retry_policy, lease_ms = given.lease_ms,
+    tenant = given.tenant, revision = DEFAULT,
     -- A worker may have enqueued an occurrence since had was read.
-    next_at = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone) THEN s.next_at ELSE given.next_at END,
-    planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone) THEN s.planned ELSE given.planned END,
+    next_at = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
+                   THEN s.next_at ELSE given.next_at END,
+    planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
+                   THEN s.planned ELSE given.planned END,
     last_id = CASE WHEN s.queue = given.queue THEN s.last_id END,
     error = NULL, changed_at = now_at, changed_by = session_user
   WHERE s.name = given.name
@@ -78,7 +81,8 @@ $$;
 -- An interval in milliseconds. One that no constraint allows, which need not fit a bigint, becomes one that breaks it.
 CREATE FUNCTION sluice_private.bounded_ms(given interval) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN given IS NOT NULL THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
+  SELECT CASE WHEN given IS NOT NULL
+    THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
 $$;
 
 CREATE FUNCTION sluice.schedule(
@@ -148,7 +152,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule IS
-  'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, changed or unchanged. The next worker that looks computes the next occurrence.';
+  'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, '
+  'changed or unchanged. The next worker that looks computes the next occurrence.';
 
 -- Fails: there is no such schedule.
 CREATE FUNCTION sluice_private.schedule_unknown(name text) RETURNS void
@@ -228,8 +233,8 @@ BEGIN
   message_id := sluice_private.insert_message(
     given.queue, given.payload, given.headers || jsonb_build_object(
       'schedule', given.name, 'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    ), given.type, given.schema_version, given.ordering_key, given.priority, NULL, given.delay_ms, given.max_attempts, given.ttl_ms,
-    given.retry_policy, given.lease_ms, given.tenant, NULL, NULL
+    ), given.type, given.schema_version, given.ordering_key, given.priority, NULL, given.delay_ms,
+    given.max_attempts, given.ttl_ms, given.retry_policy, given.lease_ms, given.tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
     PERFORM sluice_private.require_kept('message', given.queue, 1, 0);
@@ -260,7 +265,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_run IS
-  'Enqueues a message of a schedule now, paused or not, and returns its id; null if it must not overlap and the last one is still there. Its times stay as they are.';
+  'Enqueues a message of a schedule now, paused or not, and returns its id; null if it must not overlap and the last one '
+  'is still there. Its times stay as they are.';
 
 -- For workers
 
@@ -322,6 +328,8 @@ $$;
 CREATE FUNCTION sluice_private.schedule_failed(name text, revision bigint, error text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   UPDATE sluice.schedule s
-  SET error = $3, next_at = CASE WHEN s.planned THEN s.next_at ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
+  SET error = $3,
+      next_at = CASE WHEN s.planned THEN s.next_at
+                     ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
   WHERE s.name = $1 AND s.revision = $2
 $$;

@@ -55,11 +55,13 @@ BEGIN
     IF log.id IS NULL THEN
       PERFORM sluice_private.find_stream(append.stream); -- fails
     END IF;
-    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint
+      ELSE sluice_private.event_slot(ordering_key, log.slots) END;
     EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
   END LOOP;
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
+  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1),
+    payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
   IF at IS NULL THEN
     PERFORM sluice_private.require_kept('event', append.stream, 1, 0);
@@ -96,7 +98,8 @@ BEGIN
       RETURN;
     END IF;
     SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-      SELECT coalesce(sluice_private.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      SELECT coalesce(sluice_private.event_slot(o.key, log.slots),
+        (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
       SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
@@ -106,8 +109,12 @@ BEGIN
   END LOOP;
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  SELECT log.id, coalesce(sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
-         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
+  SELECT log.id,
+         coalesce(
+           sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1)
+         )::smallint,
+         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload,
+         coalesce(r.headers, '{}')
   FROM (
     SELECT r.* FROM ROWS FROM (
       jsonb_array_elements(payloads),
@@ -124,4 +131,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.append_many IS
-  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
+  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their '
+  'positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';

@@ -3,8 +3,8 @@
 -- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
 -- sluice.queues.
 
--- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A line that
--- is indented belongs to the one before. The last file removes this.
+-- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A
+-- line that is indented belongs to the one before. The last file removes this.
 CREATE FUNCTION sluice_private.describe(views text[], lines text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -15,8 +15,11 @@ BEGIN
   FOREACH view IN ARRAY views LOOP
     FOREACH line IN ARRAY string_to_array(btrim(regexp_replace(lines, chr(10) || ' +', ' ', 'g'), chr(10)), chr(10)) LOOP
       name := split_part(line, ':', 1);
-      EXECUTE format('COMMENT ON %s IS %L', CASE name WHEN '*' THEN format('VIEW sluice.%I', view)
-                                                      ELSE format('COLUMN sluice.%I.%I', view, name) END, substr(line, length(name) + 3));
+      EXECUTE format(
+        'COMMENT ON %s IS %L',
+        CASE name WHEN '*' THEN format('VIEW sluice.%I', view) ELSE format('COLUMN sluice.%I.%I', view, name) END,
+        substr(line, length(name) + 3)
+      );
     END LOOP;
   END LOOP;
 END
@@ -36,7 +39,9 @@ $$;
 CREATE VIEW sluice.workers AS
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
        -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes' ELSE EXISTS (
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery()
+         THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes'
+       ELSE EXISTS (
          SELECT FROM pg_catalog.pg_locks l
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
@@ -69,8 +74,9 @@ $$);
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
-       (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
-       l.leased_until, NULL::bigint AS claim, CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
+       (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker,
+       w.alive AS worker_alive, l.leased_until, NULL::bigint AS claim,
+       CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
 FROM sluice_private.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
@@ -84,9 +90,11 @@ WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
   m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
 )
 UNION ALL
-SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
+SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL,
+       m.due_at, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
-JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
+JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id
+  AND m.due_at > (SELECT sluice_private.clock())
 WHERE c.expires_at > (SELECT sluice_private.clock());
 SELECT sluice_private.describe('{in_flight}', $$
 *: Messages in the hands of workers and of claims: which, where, since when.
@@ -108,7 +116,8 @@ $$);
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) OR k.pid IS NOT NULL
+         THEN 'in_flight'
             WHEN m.expires_at <= (SELECT sluice_private.clock()) THEN 'expired'
             WHEN m.due_at <= (SELECT sluice_private.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
@@ -117,19 +126,25 @@ SELECT m.queue, m.id,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
        m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
        m.lease_ms * interval '1 millisecond' AS lease,
-       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
+       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000
+         AND (h.held ->> 0)::bigint <> m.id
             THEN (h.held ->> 0)::bigint
             ELSE nullif((SELECT min(e.id) FROM sluice.message e
-                         WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key), m.id)
+                         WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL
+                           AND e.ordering_key = m.ordering_key), m.id)
        END AS held_by,
-       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice_private.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
+       coalesce(f.worker, (
+         SELECT w.name FROM sluice.worker w
+         WHERE m.lease > 0 AND m.due_at > (SELECT sluice_private.clock()) AND w.id = (m.lease >> 32)::integer
+       )) AS worker,
        CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) THEN m.due_at END AS leased_until,
        CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice_private.clock()) THEN -m.lease END AS claim,
        m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
   -- For an instant the row of a batch that has ended is beside the next.
-  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
+  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at,
+    w.name AS worker
   FROM sluice_private.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
@@ -184,9 +199,9 @@ event_position: In the queue of a group: the position in the stream of the event
 $$);
 
 CREATE VIEW sluice.dead_letters AS
-SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
-       d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
-       d.event_position, d.failures
+SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type,
+       d.schema_version, d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant,
+       d.dedupe_key, d.event_position, d.failures
 FROM sluice.dead_letter d;
 SELECT sluice_private.describe('{dead_letters}', $$
 *: Messages that are not tried again unless redriven.
@@ -203,8 +218,8 @@ $$);
 
 CREATE VIEW sluice.completed AS
 SELECT c.queue, c.id, 'completed' AS state, c.completed_at, c.claimed_at, c.completed_at - c.claimed_at AS took,
-       c.worker, c.claim, c.type, c.schema_version, c.payload, c.headers, c.ordering_key, c.priority, c.attempt, c.max_attempts,
-       c.enqueued_at, c.failed_at, c.last_error, c.tenant, c.dedupe_key, c.retry_policy
+       c.worker, c.claim, c.type, c.schema_version, c.payload, c.headers, c.ordering_key, c.priority, c.attempt,
+       c.max_attempts, c.enqueued_at, c.failed_at, c.last_error, c.tenant, c.dedupe_key, c.retry_policy
 FROM sluice.completed_message c;
 SELECT sluice_private.describe('{completed}', $$
 *: Messages that have succeeded, of queues that keep their history.
@@ -240,19 +255,22 @@ CREATE VIEW sluice.queues AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
-  -- Leased messages are counted by their rows: they are not due. Events that are not deferred have no row: their ids are negative.
-  SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows FROM sluice.in_flight f
+  -- Leased messages are counted by their rows: they are not due. Events that are not deferred have no row: their ids are
+  -- negative.
+  SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows
+  FROM sluice.in_flight f
   WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
 ), closed AS MATERIALIZED (
-  -- Keys whose later messages wait: for one that has failed or was snoozed, or for one that is or was leased. All in one object, which
-  -- is read once and searched for each message: a join might be planned as a loop over both.
+  -- Keys whose later messages wait: for one that has failed or was snoozed, or for one that is or was leased. All in one
+  -- object, which is read once and searched for each message: a join might be planned as a loop over both.
   SELECT jsonb_object_agg(k.name, true) AS keys
   FROM (
     SELECT s.queue || ' ' || s.slot || ' ' || k.key AS name
     FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
     WHERE (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
     UNION ALL
-    SELECT m.queue || ' ' || m.slot || ' ' || m.ordering_key FROM sluice.message m WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL
+    SELECT m.queue || ' ' || m.slot || ' ' || m.ordering_key FROM sluice.message m
+    WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL
   ) k
 ), live AS (
   SELECT m.queue,
@@ -262,13 +280,15 @@ WITH clock AS MATERIALIZED (
          count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND e.lives) AS retrying,
          count(*) FILTER (WHERE m.due_at > c.now AND m.lease <> 0) AS leased,
          count(*) FILTER (WHERE NOT e.lives AND (m.due_at <= c.now OR coalesce(m.lease, 0) = 0)) AS expired,
-         max(c.now - greatest(m.due_at, '0001-01-01 00:00Z')) FILTER (WHERE m.due_at <= c.now AND e.lives AND NOT e.held) AS oldest_ready_age,
+         max(c.now - greatest(m.due_at, '0001-01-01 00:00Z'))
+           FILTER (WHERE m.due_at <= c.now AND e.lives AND NOT e.held) AS oldest_ready_age,
          min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0 AND e.lives) AS next_due_at
   FROM sluice.message m CROSS JOIN clock c CROSS JOIN LATERAL (
     SELECT m.expires_at IS NULL OR m.expires_at > c.now AS lives,
            -- A message that closes its key is not held by itself.
            CASE WHEN m.lease IS NULL AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
-                THEN (SELECT k.keys FROM closed k) ? (m.queue || ' ' || coalesce(m.slot, 256) || ' ' || coalesce(m.ordering_key, ''))
+                THEN (SELECT k.keys FROM closed k)
+                     ? (m.queue || ' ' || coalesce(m.slot, 256) || ' ' || coalesce(m.ordering_key, ''))
                 ELSE false
            END AS held
     OFFSET 0 -- a fence: computed once for each message
@@ -296,7 +316,8 @@ SELECT queue,
        live.next_due_at,
        coalesce(consumed.workers, 0) AS workers,
        greatest(coalesce(live.expired, 0) - coalesce(expired.in_hand, 0), 0) AS expired,
-       (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = coalesce(live.queue, held.queue, dead.queue, consumed.queue)) AS paused_at,
+       (SELECT q.paused_at FROM sluice.queue q
+         WHERE q.queue = coalesce(live.queue, held.queue, dead.queue, consumed.queue)) AS paused_at,
        coalesce(live.held, 0) AS held
 FROM live
 FULL JOIN held USING (queue)

@@ -76,17 +76,20 @@ WITH clock AS MATERIALIZED (
   GROUP BY GROUPING SETS ((m.queue), (m.queue, m.tenant))
   HAVING grouping(m.tenant) = 1 OR m.tenant IS NOT NULL
 ), limited AS (
-  SELECT t.queue, '' AS tenant, t.concurrency, t.rate, coalesce(t.rate_ms, 1000) AS rate_ms, coalesce(t.rate_burst, t.rate) AS burst
+  SELECT t.queue, '' AS tenant, t.concurrency, t.rate, coalesce(t.rate_ms, 1000) AS rate_ms,
+    coalesce(t.rate_burst, t.rate) AS burst
   FROM told t
   UNION ALL
-  SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000), coalesce(t.tenant_rate_burst, t.tenant_rate)
+  SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
+    coalesce(t.tenant_rate_burst, t.tenant_rate)
   FROM told t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
   WHERE t.tenant_concurrency IS NOT NULL OR t.tenant_rate IS NOT NULL
 )
 SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_flight, 0) AS in_flight, l.rate,
        l.rate_ms * interval '1 millisecond' AS rate_interval, l.burst,
        CASE WHEN l.rate IS NOT NULL THEN coalesce(
-         least(l.burst, b.tokens + greatest(0, extract(epoch FROM clock.now - b.at)::double precision * 1000 * l.rate / l.rate_ms)), l.burst
+         least(l.burst, b.tokens + greatest(0,
+           extract(epoch FROM clock.now - b.at)::double precision * 1000 * l.rate / l.rate_ms)), l.burst
        ) END AS tokens,
        coalesce(c.ready, 0) AS ready
 FROM limited l CROSS JOIN clock
@@ -112,9 +115,9 @@ SELECT s.name, s.queue, s.cron, s.every_ms * interval '1 millisecond' AS every, 
        s.paused_at, s.paused_by, s.pause_reason,
        s.missed, s.grace_ms * interval '1 millisecond' AS grace, s.catch_up_most,
        s.catch_up_ms * interval '1 millisecond' AS catch_up_within, s.overlap,
-       s.payload, s.headers, s.type, s.schema_version, s.ordering_key, s.priority, s.delay_ms * interval '1 millisecond' AS delay,
-       s.max_attempts, s.ttl_ms * interval '1 millisecond' AS ttl, s.retry_policy, s.lease_ms * interval '1 millisecond' AS lease,
-       s.tenant, s.created_at, s.changed_at, s.changed_by
+       s.payload, s.headers, s.type, s.schema_version, s.ordering_key, s.priority,
+       s.delay_ms * interval '1 millisecond' AS delay, s.max_attempts, s.ttl_ms * interval '1 millisecond' AS ttl,
+       s.retry_policy, s.lease_ms * interval '1 millisecond' AS lease, s.tenant, s.created_at, s.changed_at, s.changed_by
 FROM sluice.schedule s;
 SELECT sluice_private.describe('{schedules}', $$
 *: Schedules: messages that are enqueued at given times.
@@ -196,8 +199,9 @@ $$);
 CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = s.stream) AS groups,
-       s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
-       r.open_appends, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
+       s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread,
+       s.segment_ms * interval '1 millisecond' AS segment, r.open_appends, r.open_pid,
+       (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
 SELECT sluice_private.describe('{streams}', $$
 *: One row per stream: how much it has, how long that is kept, and who holds it back.
@@ -222,8 +226,8 @@ $$);
 
 CREATE VIEW sluice.group_slots AS
 SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
-       (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
-       r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_slots}', $$
 *: How far each group has read each slot of its stream.
@@ -247,15 +251,18 @@ open_for: How long that has been open.
 $$);
 
 CREATE VIEW sluice.groups AS
-SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread, s.slots_held_back, s.open_for,
+SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread,
+       s.slots_held_back, s.open_for,
        (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS deferred,
        (SELECT count(*) FROM sluice.dead_letter d WHERE d.queue = g.stream || ':' || g.name) AS dead,
        (SELECT count(*) FROM sluice.workers w WHERE w.alive AND g.stream || ':' || g.name = ANY (w.queues)) AS members,
-       (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
-       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
+       (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at, s.moved_at,
+       g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
-  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
-         count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
+  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread,
+         (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
+         count(r.next_position) AS slots_unread,
+         count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
          (SELECT sluice_private.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
   FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name

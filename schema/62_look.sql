@@ -26,12 +26,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT m.* FROM sluice.messages m WHERE m.queue = peek.queue AND m.id = c.id OFFSET 0
   ) m ORDER BY c.due_at, c.id
 $$;
-COMMENT ON FUNCTION sluice.peek IS 'The next messages of a queue in the order in which they fall due, without claiming them.';
+COMMENT ON FUNCTION sluice.peek IS
+  'The next messages of a queue in the order in which they fall due, without claiming them.';
 
 -- What is known of one message, by its id or by its dedupe key: one row always. All of it is as of one snapshot. The history
 -- has a message by its id in each of its partitions.
 CREATE FUNCTION sluice.status(
-  queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text, OUT requeued_id bigint,
+  queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text,
+  OUT requeued_id bigint,
   OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz, OUT locked_by integer
 )
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -71,11 +73,13 @@ BEGIN
   END IF;
   -- The one that was to run after the other may have gone first.
   FOREACH id IN ARRAY array_remove(ARRAY[id, pointer.running_id], NULL) LOOP
-    SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c WHERE c.queue = queue AND c.id = id;
+    SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c
+    WHERE c.queue = queue AND c.id = id;
     IF FOUND THEN
       RETURN;
     END IF;
-    SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d WHERE d.queue = queue AND d.id = id;
+    SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d
+    WHERE d.queue = queue AND d.id = id;
     IF FOUND THEN
       RETURN;
     END IF;
@@ -85,4 +89,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
-  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
+  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, '
+  'completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. '
+  'locked_by: the server''s process whose transaction has the message locked.';

@@ -13,7 +13,8 @@ DECLARE
   of_owner regprocedure;
 BEGIN
   FOR of_owner IN
-    SELECT p.oid FROM pg_proc p WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
+    SELECT p.oid FROM pg_proc p
+    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
   LOOP
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', of_owner);
   END LOOP;

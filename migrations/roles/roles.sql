@@ -82,7 +82,7 @@ BEGIN
     sluice_private.permit_taken, sluice_private.lock_permits, sluice_private.lease_permits, sluice_private.take_tokens,
     sluice_private.return_tokens, sluice_private.renew_permitted, sluice_private.lease_allowed,
     sluice_private.in_progress, sluice_private.full_xid, sluice_private.count_of_tenant, sluice_private.lock_of_tenant,
-    sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.pick_tenants,
+    sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.lock_due, sluice_private.pick_tenants,
     sluice_private.room_of_tenant, sluice_private.wait_of_tenant, sluice_private.share_out, sluice_private.note_turn,
     sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
     sluice_worker;

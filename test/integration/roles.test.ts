@@ -76,6 +76,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE lease_allowed',
     'EXECUTE lease_permits',
     'EXECUTE leased_keys',
+    'EXECUTE lock_due',
     'EXECUTE lock_due_again',
     'EXECUTE lock_growth',
     'EXECUTE lock_in_slot',
