@@ -1,8 +1,8 @@
 import { expect } from 'vitest'
 import { test } from '../support/sluice.ts'
 
-// A function that the planner puts into the statement costs what its text costs. One that it calls for each row would cost more
-// than all else in a settlement.
+// A function that the planner puts into the statement costs what its text costs. One that it calls for each row would cost
+// more than all else in a settlement.
 
 test.for([
   ['idle_lease', `UPDATE sluice.message m SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)`],

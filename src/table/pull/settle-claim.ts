@@ -16,7 +16,10 @@ export type ClaimedEnd =
   | { readonly id: string; readonly refused: RefusalReason }
   | { readonly id: string; readonly refused?: undefined; readonly dead: boolean }
 
-/** Settles messages of a claim, all in the same way. `policies`: those that are known by name, as JSON. One answer for each, in the order of the ids. */
+/**
+ * Settles messages of a claim, all in the same way. `policies`: those that are known by name, as JSON. One answer for each, in
+ * the order of the ids.
+ */
 export async function settleClaimed(
   execute: Execute,
   queue: string,

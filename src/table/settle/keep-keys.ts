@@ -38,7 +38,8 @@ WITH wanted AS MATERIALIZED (
   WHERE ${rows} AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0${lock}
 ), kept AS (
   INSERT INTO sluice.settled (queue, key, message_id, until)
-  SELECT k.queue, k.dedupe_key, k.id, c.now + least(k.for_ms, ${HUNDRED_YEARS_MS})::double precision * interval '1 millisecond'
+  SELECT k.queue, k.dedupe_key, k.id,
+         c.now + least(k.for_ms, ${HUNDRED_YEARS_MS})::double precision * interval '1 millisecond'
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN wanted k
   RETURNING 1 AS one
 )

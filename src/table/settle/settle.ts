@@ -130,11 +130,15 @@ WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPE
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice_private.require_kept('completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)) AS required
+  SELECT sluice_private.require_kept(
+    'completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)
+  ) AS required
   OFFSET 0 -- a fence: called once
 ) r`,
   })}`,
 )
+
+const FAILED_AT = `timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'`
 
 const POSTPONE = fenced(
   'postpone',
@@ -146,15 +150,19 @@ WITH touched AS (
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
       failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice_private.add_failure(
-        m.failures, p.attempt, p.error, p.details::jsonb, timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'
+        m.failures, p.attempt, p.error, p.details::jsonb, ${FAILED_AT}
       ) END,
-      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
+      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE ${FAILED_AT} END,
       lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[], $7::text[]) AS p (id, due_us, attempt, error, details)
   WHERE ${fence.rows} AND m.id = p.id
   RETURNING m.id
 )${answer(fence)}`,
 )
+
+const BURIED = `sluice_private.require_settled(
+    'dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)
+  )`
 
 const BURY = fenced(
   'dead_letter',
@@ -165,17 +173,18 @@ WITH touched AS (
 ), buried AS (
   SELECT sluice_private.bury_row(t.gone, d.attempt, d.reason, d.error, d.details::jsonb) AS id
   FROM touched t
-  JOIN unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details) ON d.id = t.id
+  JOIN unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details)
+    ON d.id = t.id
 )${either({
     locked: `
 SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
-       sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b))
+       ${BURIED}
 FROM (SELECT count(*) AS n FROM buried) b
 WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)) AS required
+  SELECT ${BURIED} AS required
   OFFSET 0 -- a fence: called once, and also if nothing was buried
 ) r`,
   })}`,
