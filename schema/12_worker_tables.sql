@@ -36,7 +36,8 @@ CREATE UNLOGGED TABLE sluice.batch (
   leased      boolean     NOT NULL DEFAULT false,
   CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
 ) WITH (
-  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
+  vacuum_truncate = off,
   -- The ids of up to a thousand messages stay in the row: to compress those of 500 takes twice as long as all else.
   toast_tuple_target = 8160
 );

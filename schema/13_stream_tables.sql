@@ -8,17 +8,22 @@
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
   id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
-  stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice_private.change_slots.
-  slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
+  stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)"
+    CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
+  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no
+  -- events: see sluice_private.change_slots.
+  slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64"
+    CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
-  retain_ms      bigint      CONSTRAINT "retain_ms: 1 to 3155760000000, a hundred years" CHECK (retain_ms BETWEEN 1 AND 3155760000000),
+  retain_ms      bigint      CONSTRAINT "retain_ms: 1 to 3155760000000, a hundred years"
+    CHECK (retain_ms BETWEEN 1 AND 3155760000000),
   retain_bytes   bigint      CONSTRAINT "retain_bytes: 1 or more" CHECK (retain_bytes > 0),
   -- A segment stays as long as a group has not read it.
   keep_unread    boolean     NOT NULL DEFAULT true,
   -- After so long a segment ends, and the next begins.
-  segment_ms     bigint      NOT NULL DEFAULT 86400000 CONSTRAINT "segment_ms: 1000 to 3155760000000, a hundred years" CHECK (segment_ms BETWEEN 1000 AND 3155760000000),
+  segment_ms     bigint      NOT NULL DEFAULT 86400000 CONSTRAINT "segment_ms: 1000 to 3155760000000, a hundred years"
+    CHECK (segment_ms BETWEEN 1000 AND 3155760000000),
   -- Events at and below it count as gone, although their segment is still there.
   trimmed_to     bigint      NOT NULL DEFAULT 0,
   created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -47,8 +52,8 @@ CREATE TABLE sluice.segment (
   CONSTRAINT segment_pkey PRIMARY KEY (stream_id, first)
 );
 
--- Rows are inserted by sluice.append and sluice.append_many alone, which draw the position. There is no default, so that an INSERT by hand
--- fails instead of losing events.
+-- Rows are inserted by sluice.append and sluice.append_many alone, which draw the position. There is no default, so that an
+-- INSERT by hand fails instead of losing events.
 CREATE TABLE sluice.event (
   stream_id      integer     NOT NULL,
   slot           smallint    NOT NULL,
@@ -57,7 +62,8 @@ CREATE TABLE sluice.event (
   type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
   schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
   payload        jsonb       NOT NULL,
-  headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object" CHECK (jsonb_typeof(headers) = 'object'),
+  headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
+    CHECK (jsonb_typeof(headers) = 'object'),
   appended_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- See sluice.message.
   CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
@@ -71,9 +77,12 @@ CREATE TABLE sluice.event (
 CREATE TABLE sluice.stream_group (
   id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY,
   stream         text        NOT NULL,
-  name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot waits.
-  on_failure     text        NOT NULL DEFAULT 'defer' CONSTRAINT "on_failure: defer or stop" CHECK (on_failure IN ('defer', 'stop')),
+  name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)"
+    CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
+  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot
+  -- waits.
+  on_failure     text        NOT NULL DEFAULT 'defer' CONSTRAINT "on_failure: defer or stop"
+    CHECK (on_failure IN ('defer', 'stop')),
   -- So many events are in that queue before slots wait.
   defer_limit    integer     NOT NULL DEFAULT 1000 CONSTRAINT "defer_limit: 0 or more" CHECK (defer_limit >= 0),
   -- Null: it has read all that it should have. Otherwise the positions that retention took from it.
@@ -95,13 +104,15 @@ CREATE TABLE sluice.group_progress (
   slot           smallint    NOT NULL,
   position       bigint      NOT NULL,
   moved_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- Of a group that stops, or has deferred as many as it may: the slot waits until then, which is infinity if its next event is not tried again by itself; how often
-  -- that has failed, and how. Only this is updated, by whoever holds the lock: a row has as many versions as its event has tries.
+  -- Of a group that stops, or has deferred as many as it may: the slot waits until then, which is infinity if its next event
+  -- is not tried again by itself; how often that has failed, and how. Only this is updated, by whoever holds the lock: a row
+  -- has as many versions as its event has tries.
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
+  vacuum_truncate = off);
 
 -- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been
 -- there since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. A transaction that puts a

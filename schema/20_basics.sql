@@ -22,6 +22,17 @@ BEGIN
 END
 $$;
 
+-- Fails unless an integer is from 1 to the highest.
+CREATE FUNCTION sluice_private.check_integer(what text, given integer, highest integer, hint text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF given IS NULL OR given NOT BETWEEN 1 AND highest THEN
+    RAISE EXCEPTION '%: expected an integer from 1 to %, received %', what, highest, coalesce(given::text, 'NULL')
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
 -- Fails unless what is asked of a claim is within its bounds.
 CREATE FUNCTION sluice_private.check_claim(
   queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
@@ -34,10 +45,7 @@ BEGIN
       quote_nullable(left(queue, 120))
       USING ERRCODE = '22023', HINT = 'For example ''emails''.';
   END IF;
-  IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'limit: expected an integer from 1 to 1000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'For example 10. Claim several times for more than 1000.';
-  END IF;
+  PERFORM sluice_private.check_integer('limit', most, 1000, 'For example 10. Claim several times for more than 1000.');
   IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
     RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'For example interval ''1 minute''. A claim that needs more time is renewed.';
@@ -46,27 +54,68 @@ BEGIN
     RAISE EXCEPTION 'grace: expected from zero to 14 days, received %', coalesce(grace::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'For how long the messages live on after the claim. Leave it out for zero.';
   END IF;
-  IF max_attempts IS NULL OR max_attempts NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
-  END IF;
+  PERFORM sluice_private.check_integer('max_attempts', max_attempts, 1000000, 'Leave it out for 20.');
 END
 $$;
 
 -- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
--- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is from
--- PostgreSQL 17 on, stays as it is: the check that follows names it.
+-- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is
+-- from PostgreSQL 17 on, stays as it is: the check that follows names it.
 CREATE FUNCTION sluice_private.in_seconds(given interval) RETURNS interval
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
--- Fails unless a delay is within its bounds.
-CREATE FUNCTION sluice_private.check_delay(what text, given interval) RETURNS void
+-- Fails unless a time is within its bounds, by its seconds: intervals are compared as if a month had 30 days, by which a
+-- hundred years would be shorter than in milliseconds.
+CREATE FUNCTION sluice_private.check_time(
+  what text, given interval, hint text, shortest text DEFAULT 'zero', longest text DEFAULT '100 years'
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < interval '0' OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected from zero to 100 years, received %', what, given USING ERRCODE = '22023', HINT = 'For example interval ''5 minutes''.';
+  IF extract(epoch FROM given) NOT BETWEEN extract(epoch FROM coalesce(nullif(shortest, 'zero'), '0')::interval)
+                                       AND extract(epoch FROM longest::interval) THEN
+    RAISE EXCEPTION '%: expected from % to %, received %', what, shortest, longest, given
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails unless an instant is in the years that a Date of JavaScript and ISO 8601 write alike.
+CREATE FUNCTION sluice_private.check_due_at(due_at timestamptz, hint text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
+    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
+      USING ERRCODE = '22023', HINT = hint;
+  END IF;
+END
+$$;
+
+-- Fails if a payload, or headers, are larger than any queue takes.
+CREATE FUNCTION sluice_private.check_bytes(what text, content jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF octet_length(content::text) > 1048576 THEN
+    RAISE EXCEPTION '%: expected at most 1048576 bytes of JSON, received %', what, octet_length(content::text)
+      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
+  END IF;
+END
+$$;
+
+-- Fails unless a type is dot-separated text without spaces, also those of Unicode, and without control characters and *.
+-- What is empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some
+-- encodings in the locale C; and in other encodings than UTF8 the numbers above 127 are other characters.
+CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wrong text := CASE getdatabaseencoding()
+    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
+      ELSE '\x01-\x20\x7f*' END;
+BEGIN
+  IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
+    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
+      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
 END
 $$;
@@ -75,10 +124,8 @@ $$;
 CREATE FUNCTION sluice_private.check_most(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF most IS NULL OR most NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Leave it out for 1000. Call it again while it returns as many.';
-  END IF;
+  PERFORM sluice_private.check_integer('most', most, 10000,
+    'Leave it out for 1000. Call it again while it returns as many.');
 END
 $$;
 
@@ -107,7 +154,8 @@ CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bi
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF taken < wanted THEN
-    RAISE EXCEPTION 'sluice.%: expected to take % row(s) for queue "%", took %', relation, wanted, queue, taken
+    RAISE EXCEPTION 'sluice.%: expected to take % row(s) for % "%", took %', relation, wanted,
+      CASE relation WHEN 'event' THEN 'stream' ELSE 'queue' END, queue, taken
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
 END
@@ -124,9 +172,10 @@ BEGIN
 END
 $$;
 
--- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a row
--- stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
-CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
+-- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a
+-- row stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
+CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz)
+RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF error IS NULL THEN
@@ -165,7 +214,8 @@ $$;
 -- The slot of an ordering key: its low bits are those of the slot in a queue.
 CREATE FUNCTION sluice_private.event_slot(ordering_key text, slots smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
+  SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0)
+          OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
 -- The full number of a transaction from its last 32 bits, which a row has: the nearest to those that the snapshot knows.

@@ -1,8 +1,9 @@
 -- The queue of a group has the events of its stream that have failed, and nothing else.
 
--- Takes a shared lock that lives as long as the rows that the transaction, or its subtransaction, writes. A lock that is taken in a cursor
--- belongs to the cursor: if a later FETCH fails and is undone to a savepoint, the lock goes, and the rows of earlier FETCHes stay. A block
--- that catches errors is a subtransaction, which leaves its locks to the one around it, and not to the cursor.
+-- Takes a shared lock that lives as long as the rows that the transaction, or its subtransaction, writes. A lock that is
+-- taken in a cursor belongs to the cursor: if a later FETCH fails and is undone to a savepoint, the lock goes, and the rows
+-- of earlier FETCHes stay. A block that catches errors is a subtransaction, which leaves its locks to the one around it, and
+-- not to the cursor.
 CREATE FUNCTION sluice_private.lock_shared(class integer, object integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -146,7 +147,3 @@ BEGIN
   PERFORM sluice_private.note_queued(group_id);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.lock_shared, sluice_private.refuse_group_queue, sluice_private.refuse_inserted,
-  sluice_private.note_queued, sluice_private.note_empty FROM PUBLIC;

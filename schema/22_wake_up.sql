@@ -44,7 +44,8 @@ EXECUTE FUNCTION sluice_private.wake_inserted();
 CREATE FUNCTION sluice_private.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue)
+                         THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
     PERFORM sluice_private.tell(sleepers);
@@ -57,11 +58,6 @@ $$;
 CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
-    PERFORM pg_notify('sluice', '/' || stream);
-  END IF;
+  PERFORM sluice_private.tell('/' || stream);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;

@@ -20,7 +20,7 @@ BEGIN
     NULL;
   END;
   -- 100 years, as everywhere.
-  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ceil(ms) NOT BETWEEN least_ms AND 3155760000000) THEN
+  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ms NOT BETWEEN least_ms AND 3155760000000) THEN
     RAISE EXCEPTION '%: expected a time from % ms to 100 years, received %', name, least_ms, left(value::text, 80)
       USING ERRCODE = '22023', HINT = 'As in "7 days", "30s", or a number of milliseconds. null unsets it.';
   END IF;
@@ -33,7 +33,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF jsonb_typeof(value) = 'null' THEN
     RETURN NULL;
-  ELSIF jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN 1 AND most OR (value #>> '{}')::numeric % 1 <> 0 THEN
+  ELSIF jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN 1 AND most
+    OR (value #>> '{}')::numeric % 1 <> 0 THEN
     RAISE EXCEPTION '%: expected an integer from 1 to %, received %', name, most, left(value::text, 80)
       USING ERRCODE = '22023', HINT = 'null unsets it.';
   END IF;
@@ -48,7 +49,8 @@ DECLARE
   other text;
 BEGIN
   IF value IS NULL OR jsonb_typeof(value) <> 'object' THEN
-    RAISE EXCEPTION '%: expected an object, received %', what, coalesce(left(value::text, 80), 'NULL') USING ERRCODE = '22023';
+    RAISE EXCEPTION '%: expected an object, received %', what, coalesce(left(value::text, 80), 'NULL')
+      USING ERRCODE = '22023';
   END IF;
   SELECT key INTO other FROM jsonb_object_keys(value) AS key WHERE key <> ALL (known) ORDER BY key LIMIT 1;
   IF FOUND THEN
@@ -74,7 +76,8 @@ CREATE FUNCTION sluice_private.setting_retry(value jsonb, what text DEFAULT 'ret
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   delay bigint := CASE WHEN value ? 'delay' THEN sluice_private.setting_ms(what || '.delay', value -> 'delay', 0) END;
-  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice_private.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay'
+    THEN sluice_private.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
 BEGIN
   IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
     RETURN value;
@@ -93,8 +96,8 @@ BEGIN
       'jitter', sluice_private.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
     ));
   END IF;
-  RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
-    what, left(value::text, 80)
+  RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, '
+    'received %', what, left(value::text, 80)
     USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}. null unsets it.';
 END
 $$;
@@ -116,7 +119,8 @@ BEGIN
         left(given.name, 80), left(given.value::text, 80)
         USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}.';
     END IF;
-    known := known || jsonb_build_object(given.name, sluice_private.setting_retry(given.value, 'policies.' || left(given.name, 80)));
+    known := known || jsonb_build_object(given.name,
+      sluice_private.setting_retry(given.value, 'policies.' || left(given.name, 80)));
   END LOOP;
   RETURN known;
 END
@@ -132,10 +136,12 @@ BEGIN
     PERFORM sluice_private.check_setting_keys(name, value, '{limit,per,burst}');
   END IF;
   RETURN jsonb_build_object(
-    name, CASE WHEN NOT unset THEN sluice_private.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
+    name, CASE WHEN NOT unset
+               THEN sluice_private.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
     name || '_ms', CASE WHEN value ? 'per' THEN sluice_private.setting_ms(name || '.per', value -> 'per', 1)
                         WHEN NOT unset THEN 1000 END,
-    name || '_burst', CASE WHEN value ? 'burst' THEN sluice_private.setting_integer(name || '.burst', value -> 'burst', 1000000) END
+    name || '_burst', CASE WHEN value ? 'burst'
+      THEN sluice_private.setting_integer(name || '.burst', value -> 'burst', 1000000) END
   );
 END
 $$;
@@ -147,15 +153,20 @@ DECLARE
   given record;
   columns jsonb := '{}';
 BEGIN
-  PERFORM sluice_private.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
+  PERFORM sluice_private.check_setting_keys('settings', settings,
+    '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,'
+    'tenant_concurrency}');
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
       WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
       WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_retention_ms', sluice_private.setting_ms(given.name, given.value, 1))
-      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'dead_letter_retention'
+        THEN jsonb_build_object('dead_letter_retention_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'max_attempts'
+        THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
+      WHEN 'payload_limit_bytes'
+        THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 268435456))
       WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
       WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
@@ -179,7 +190,8 @@ BEGIN
   RETURN NULL;
 END
 $$;
-CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue
+  FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
@@ -208,9 +220,10 @@ BEGIN
     UPDATE sluice.queue q SET
       paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
       ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
-      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms, dead_letter_retention_ms = told.dead_letter_retention_ms,
-      rate = told.rate, rate_ms = told.rate_ms, rate_burst = told.rate_burst, tenant_rate = told.tenant_rate,
-      tenant_rate_ms = told.tenant_rate_ms, tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
+      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms,
+      dead_letter_retention_ms = told.dead_letter_retention_ms, rate = told.rate, rate_ms = told.rate_ms,
+      rate_burst = told.rate_burst, tenant_rate = told.tenant_rate, tenant_rate_ms = told.tenant_rate_ms,
+      tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
       tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
     WHERE q.queue = queue;
   END IF;
@@ -256,6 +269,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.is_paused IS 'Returns whether a queue is paused.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;

@@ -1,16 +1,29 @@
--- Settles messages that a transaction has locked: removes them, keeps them in the history, makes them due later, or moves them
--- to the dead letters.
+-- Settles messages that a transaction has locked: removes them, keeps them in the history, makes them due later, or moves
+-- them to the dead letters.
 
--- How many tries of a message have failed: those that its row has, and those that the evidence about it shows. crash_pkey
--- is nearly always empty.
-CREATE FUNCTION sluice_private.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
+-- The rows of messages, looked up one by one in the primary key: by an array of ids, servers before version 17 may read the
+-- whole queue. Without a search_path, so that it becomes part of the query that calls it.
+CREATE FUNCTION sluice_private.rows_of(queue text, ids bigint[]) RETURNS SETOF sluice.message
+LANGUAGE sql STABLE AS $$
+  SELECT m.* FROM pg_catalog.unnest(ids) AS given (id) CROSS JOIN LATERAL (
+    SELECT m.* FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) rows_of.queue AND m.id OPERATOR(pg_catalog.=) given.id LIMIT 1
+  ) m
+$$;
+
+-- The lease of a message that is not in flight any more: 0 where it closes its ordering key for the later messages until it
+-- is settled. A claim that took the message behind it as well would lock that one without handling it, and an enqueue with
+-- its dedupe key would find it in flight and add another one. Without a search_path, as rows_of.
+CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL) THEN 0::bigint END
+$$;
+
+-- Why a message dies that has no attempt left.
+CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN (
-    SELECT least(greatest(attempt + count(*) FILTER (WHERE c.kind <> 'lost'), max(c.attempt)), 2147483646)
-    FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id
-  );
+  RETURN format('failed %s of %s attempts', tries, most);
 END
 $$;
 
@@ -22,8 +35,7 @@ BEGIN
 END
 $$;
 
--- Where the rows of messages are, looked up one by one in the primary key: by an array of ids, servers before version 17
--- may read the whole queue. The caller has locked the rows, so they stay where they are.
+-- Where the rows of messages are. The caller has locked them, so they stay there.
 CREATE FUNCTION sluice_private.ctids_of(queue text, ids bigint[]) RETURNS tid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -41,30 +53,7 @@ CREATE FUNCTION sluice_private.any_keyed(queue text, ids bigint[]) RETURNS boole
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  RETURN EXISTS (
-    SELECT FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.slot FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m
-    WHERE m.slot IS NOT NULL
-  );
-END
-$$;
-
--- A lease that ran out, of a worker: evidence, as where a leased pipeline claims.
-CREATE FUNCTION sluice_private.record_hung(queue text, ids bigint[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-  SELECT queue, m.id, (m.lease >> 32)::integer, m.lease & 4294967295, 'hung',
-         coalesce((SELECT w.name FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer), 'unknown'),
-         coalesce((SELECT min(cardinality(b.message_ids)) = 1 AND count(*) = 1
-                   FROM sluice.batch b WHERE b.worker_id = (m.lease >> 32)::integer), false)
-  FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, m.lease FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-  ) m
-  WHERE m.lease > 0
-  ON CONFLICT DO NOTHING;
+  RETURN EXISTS (SELECT FROM sluice_private.rows_of(queue, ids) m WHERE m.slot IS NOT NULL);
 END
 $$;
 
@@ -126,16 +115,36 @@ BEGIN
     INSERT INTO sluice.completed_message
       (queue, id, completed_at, claimed_at, claim, priority, ordering_key, type, schema_version, payload, headers, attempt,
        max_attempts, enqueued_at, failed_at, last_error, retry_policy, tenant, dedupe_key)
-    SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type, m.schema_version,
-           m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
-           m.last_error, m.retry_policy, m.tenant, m.dedupe_key
-    FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m;
+    SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type,
+           m.schema_version, m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts,
+           m.enqueued_at, m.failed_at, m.last_error, m.retry_policy, m.tenant, m.dedupe_key
+    FROM sluice_private.rows_of(queue, ids) m;
     GET DIAGNOSTICS taken = ROW_COUNT;
     PERFORM sluice_private.require_kept('completed_message', queue, cardinality(ids), taken);
   END IF;
   PERFORM sluice_private.remove_locked(queue, ids, true, kept_for);
+END
+$$;
+
+-- Makes a dead letter of a row that is, or will be, removed; attempt: how many tries have failed. Returns its id, or no row
+-- if the table has not taken it.
+CREATE FUNCTION sluice_private.bury_row(m sluice.message, attempt integer, reason text, error text, details jsonb)
+RETURNS SETOF bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN QUERY
+  INSERT INTO sluice.dead_letter
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error,
+     failures, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
+  VALUES (
+    m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, attempt,
+    m.max_attempts, reason,
+    -- One that has expired was in no try: how the last one failed still says why it is here.
+    coalesce(error, CASE WHEN reason = 'expired' THEN m.last_error END),
+    sluice_private.add_failure(m.failures, attempt, coalesce(error, reason), details, clock_timestamp()),
+    m.enqueued_at, m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
+  ) RETURNING dead_letter.id;
 END
 $$;
 
@@ -145,24 +154,14 @@ RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  touched bigint[];
+  buried bigint[];
 BEGIN
-  WITH buried AS (
-    INSERT INTO sluice.dead_letter
-      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
-       enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
-    SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
-           -- One that has expired was in no try: how the last one failed still says why it is here.
-           d.reason, coalesce(d.error, CASE WHEN d.reason = 'expired' THEN m.last_error END),
-           sluice_private.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
-           m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
-    FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
-      SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
-    ) m
-    RETURNING dead_letter.id
-  )
-  SELECT array_agg(b.id) INTO touched FROM buried b;
-  PERFORM sluice_private.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
+  buried := ARRAY(
+    SELECT sluice_private.bury_row(m, d.attempt, d.reason, d.error, NULL)
+    FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error)
+    CROSS JOIN LATERAL sluice_private.rows_of(queue, ARRAY[d.id]) m
+  );
+  PERFORM sluice_private.require_settled('dead_letter', queue, ids, buried);
   PERFORM sluice_private.remove_locked(queue, ids);
 END
 $$;
@@ -181,7 +180,8 @@ BEGIN
     RETURN delay * interval '1 millisecond';
   END IF;
   -- A power that overflows would be an error.
-  RETURN CASE WHEN delay = 0 THEN 0 WHEN (tries - 1) * ln(factor) > 100 THEN longest ELSE least(longest, delay * factor ^ (tries - 1)) END
+  RETURN CASE WHEN delay = 0 THEN 0 WHEN (tries - 1) * ln(factor) > 100 THEN longest
+    ELSE least(longest, delay * factor ^ (tries - 1)) END
          * (1 - jitter * random()) * interval '1 millisecond';
 END
 $$;
@@ -202,9 +202,10 @@ BEGIN
         attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 END,
         last_error = coalesce(error, m.last_error),
         failures = CASE WHEN error IS NULL THEN m.failures
-                        ELSE sluice_private.add_failure(m.failures, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
+                        ELSE sluice_private.add_failure(m.failures,
+                          sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
-        lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+        lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
@@ -230,16 +231,17 @@ DECLARE
   dues timestamptz[];
 BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
-         array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
+         array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
          array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
-           policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}') ELSE retry END
+           policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}')
+                                                               ELSE retry END
          ), m.tries))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
-  FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, coalesce(m.max_attempts, max_attempts) AS most, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries,
-           m.retry_policy
-    FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+  FROM (
+    SELECT m.id, m.retry_policy, coalesce(m.max_attempts, max_attempts) AS most,
+           sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries
+    FROM sluice_private.rows_of(queue, ids) m OFFSET 0 -- a fence: counted once
   ) m;
   IF spent IS NOT NULL THEN
     PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
@@ -255,33 +257,35 @@ $$;
 CREATE FUNCTION sluice_private.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  tries integer[];
 BEGIN
-  SELECT array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 ORDER BY given.place) INTO tries
-  FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
-    SELECT m.queue, m.id, m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-  ) m;
   PERFORM sluice_private.bury_locked(
-    queue, ids, tries, array_fill(reason, ARRAY[cardinality(ids)]), array_fill(error, ARRAY[cardinality(ids)])
-  );
+    queue, array_agg(m.id), array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1), array_agg(reason),
+    array_agg(error)
+  ) FROM sluice_private.rows_of(queue, ids) m;
 END
 $$;
 
--- A lease that has run out is over: what its holder settles after a change finds nothing. It counts as where it is claimed.
-CREATE FUNCTION sluice_private.end_lease(m sluice.message) RETURNS void
+-- Ends leases of locked messages that have run out: what their holders settle after a change finds nothing. A worker's
+-- counts as evidence, and a claim's as a failed attempt.
+CREATE FUNCTION sluice_private.end_leases(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  run_out bigint[] := ARRAY(SELECT m.id FROM sluice_private.rows_of(queue, ids) m WHERE m.lease <> 0);
 BEGIN
-  IF m.lease <> 0 THEN
-    PERFORM sluice_private.record_hung(m.queue, ARRAY[m.id]);
-    UPDATE sluice.message t
-    SET lease = CASE WHEN t.slot IS NOT NULL THEN 0 END,
-        attempt = CASE WHEN t.lease < 0 THEN t.attempt + 1 ELSE t.attempt END,
-        last_error = CASE WHEN t.lease < 0 THEN sluice_private.ran_out(t.lease) ELSE t.last_error END,
-        failures = CASE WHEN t.lease < 0 THEN sluice_private.add_failure(t.failures, t.attempt + 1, sluice_private.ran_out(t.lease), NULL, t.due_at)
-                        ELSE t.failures END,
-        failed_at = CASE WHEN t.lease < 0 THEN t.due_at ELSE t.failed_at END
-    WHERE t.queue = m.queue AND t.id = m.id;
+  IF run_out <> '{}' THEN
+    PERFORM sluice_private.record_hung(queue, m.id, m.lease, sluice_private.has_one_message((m.lease >> 32)::integer))
+    FROM sluice_private.rows_of(queue, run_out) m WHERE m.lease > 0;
+    UPDATE sluice.message m
+    SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key),
+        attempt = CASE WHEN m.lease < 0 THEN m.attempt + 1 ELSE m.attempt END,
+        last_error = CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
+        failures = CASE WHEN m.lease < 0
+                        THEN sluice_private.add_failure(m.failures, m.attempt + 1,
+                          sluice_private.ran_out(m.lease), NULL, m.due_at)
+                        ELSE m.failures END,
+        failed_at = CASE WHEN m.lease < 0 THEN m.due_at ELSE m.failed_at END
+    WHERE m.ctid = ANY (sluice_private.ctids_of(queue, run_out));
   END IF;
 END
 $$;
@@ -290,20 +294,13 @@ $$;
 CREATE FUNCTION sluice_private.expire_locked(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  attempts integer[];
 BEGIN
-  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.on_expiry = 'dead_letter') THEN
+  IF EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.on_expiry = 'dead_letter') THEN
+    PERFORM sluice_private.bury_locked(queue, array_agg(m.id), array_agg(m.attempt), array_agg('expired'::text), NULL)
+    FROM sluice_private.rows_of(queue, ids) m;
+  ELSE
     PERFORM sluice_private.remove_locked(queue, ids);
-    RETURN;
   END IF;
-  SELECT array_agg(m.attempt ORDER BY given.place) INTO attempts
-  FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
-    SELECT m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-  ) m;
-  PERFORM sluice_private.bury_locked(
-    queue, ids, attempts, array_fill('expired'::text, ARRAY[cardinality(ids)]), array_fill(NULL::text, ARRAY[cardinality(ids)])
-  );
 END
 $$;
 

@@ -1,10 +1,10 @@
 -- Locks messages that are due, for a claim.
 
 -- Which keys of a locked slot are closed: one of their messages is or was leased, and until that one is settled, all others
--- wait, whatever their ids. Each key comes with the id of that message; of several that a batch has put off together, with the
--- first. VOLATILE, so that it has a snapshot of its own: it is called with the slot's row locked, and sees all that was
--- committed before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may be
--- above a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
+-- wait, whatever their ids. Each key comes with the id of that message; of several that a batch has put off together, with
+-- the first. VOLATILE, so that it has a snapshot of its own: it is called with the slot's row locked, and sees all that was
+-- committed before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may
+-- be above a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
 -- search_path of its own, which would cost as much as the query: every name is written in full.
 CREATE FUNCTION sluice_private.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
@@ -122,10 +122,10 @@ BEGIN
 END
 $$;
 
--- Locks one message in each of so many slots. It begins at a slot drawn at random, so that none waits for another, and
--- goes from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait,
--- unless no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many
--- would never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
+-- Locks one message in each of so many slots. It begins at a slot drawn at random, so that none waits for another, and goes
+-- from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait, unless
+-- no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many would
+-- never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
 CREATE FUNCTION sluice_private.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -159,27 +159,6 @@ BEGIN
     END LOOP;
     EXIT WHEN cardinality(taken) > 0;
   END LOOP;
-  RETURN taken;
-END
-$$;
-
--- Locks due messages. In a queue that has both kinds, those with a key and those without come first in
--- turn, by chance, so that neither kind waits for all of the other.
-CREATE FUNCTION sluice_private.lock_due(queue text, most integer) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  keyed_first boolean := random() < 0.5;
-  taken bigint[] := '{}';
-BEGIN
-  IF keyed_first THEN
-    taken := sluice_private.lock_keyed(queue, most);
-  END IF;
-  IF cardinality(taken) < most THEN
-    taken := taken || sluice_private.lock_unkeyed(queue, most - cardinality(taken));
-  END IF;
-  IF NOT keyed_first AND cardinality(taken) < most THEN
-    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
-  END IF;
   RETURN taken;
 END
 $$;
@@ -258,16 +237,17 @@ DECLARE
   reasons text[];
   errors text[];
 BEGIN
-  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.slot) FILTER (WHERE m.expired AND m.slot IS NOT NULL), array_agg(m.id) FILTER (WHERE NOT m.expired),
-         array_agg(m.tries) FILTER (WHERE NOT m.expired),
-         array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE NOT m.expired),
+  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.slot) FILTER (WHERE m.expired AND m.slot IS NOT NULL),
+         array_agg(m.id) FILTER (WHERE NOT m.expired), array_agg(m.tries) FILTER (WHERE NOT m.expired),
+         array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE NOT m.expired),
          array_agg(m.error) FILTER (WHERE NOT m.expired)
   INTO expired, expired_slots, spent, attempts, reasons, errors
-  FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
+  FROM (
+    SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most,
+           coalesce(m.expires_at <= now_at, false) AS expired,
            sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
            CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) END AS error
-    FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    FROM sluice_private.rows_of(queue, ids) m OFFSET 0 -- a fence: counted once
   ) m
   WHERE m.expired OR m.tries > m.attempt AND m.tries >= m.most;
   IF expired IS NOT NULL THEN

@@ -18,7 +18,8 @@ CREATE FUNCTION sluice_private.last_permit(queue text, tenant text) RETURNS inte
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  RETURN coalesce((SELECT p.n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant ORDER BY p.n DESC LIMIT 1), 0);
+  RETURN coalesce((SELECT p.n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant
+    ORDER BY p.n DESC LIMIT 1), 0);
 END
 $$;
 
@@ -36,10 +37,11 @@ $$;
 
 -- Locks up to so many permits without a lease, and returns how many. The transaction keeps them until it ends.
 --
--- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice_private.fit_permits
--- has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot: the rows that are taken at
--- any time are all among those that the newest snapshot has seen, so they are never more than the limit of then. A
--- lease may have been written into a row between that snapshot and the lock: the server asks for message_id once more then.
+-- There may be more rows than permits, after the limit was lowered: then there is none to take until
+-- sluice_private.fit_permits has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot:
+-- the rows that are taken at any time are all among those that the newest snapshot has seen, so they are never more than the
+-- limit of then. A lease may have been written into a row between that snapshot and the lock: the server asks for message_id
+-- once more then.
 CREATE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
@@ -185,9 +187,10 @@ END
 $$;
 
 -- Empties up to so many permits whose lease has ended, and returns how many. It begins at a number drawn by chance and goes
--- round, by blocks of 100 numbers: where some have ended it soon has as many. all_blocks: it ends when it has been round, and
--- otherwise behind the first block, because permits can be made.
-CREATE FUNCTION sluice_private.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
+-- round, by blocks of 100 numbers: where some have ended it soon has as many. all_blocks: it ends when it has been round,
+-- and otherwise behind the first block, because permits can be made.
+CREATE FUNCTION sluice_private.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean)
+RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -204,7 +207,8 @@ BEGIN
       WHERE p.queue = queue AND p.tenant = tenant AND p.n >= first_n AND p.n < first_n + 100 AND p.message_id IS NOT NULL
         -- Not by NOT EXISTS: the planner would join all messages of the queue.
         AND (SELECT m.id FROM sluice.message m
-             WHERE m.queue = queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at > clock_timestamp() LIMIT 1) IS NULL
+             WHERE m.queue = queue AND m.id = p.message_id AND m.lease = p.lease
+               AND m.due_at > clock_timestamp() LIMIT 1) IS NULL
       LIMIT (SELECT wanted - emptied)
     );
     IF ended <> '{}' THEN
@@ -238,7 +242,8 @@ BEGIN
   END IF;
   free_count := sluice_private.count_free(queue, tenant, wanted);
   IF free_count < wanted AND last_n > 0 THEN
-    free_count := free_count + sluice_private.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
+    free_count := free_count + sluice_private.empty_permits(queue, tenant, wanted - free_count,
+      last_n, row_count >= most_rows);
   END IF;
   IF free_count < wanted AND row_count >= most_rows THEN
     -- Numbers may be missing.
@@ -256,7 +261,8 @@ $$;
 
 -- Renews leases of a queue with permits. One that has run out is not renewed, because another lease may have its permit
 -- by now: the clock is read with the rows locked. Returns those that are renewed.
-CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
+CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision)
+RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -307,7 +313,8 @@ BEGIN
     END IF;
   END IF;
   now_at := clock_timestamp();
-  level := least(burst, had.tokens + greatest(0, extract(epoch FROM now_at - had.at)::double precision * 1000 * rate / rate_ms));
+  level := least(burst,
+    had.tokens + greatest(0, extract(epoch FROM now_at - had.at)::double precision * 1000 * rate / rate_ms));
   granted := least(most, floor(level));
   IF granted < 1 THEN
     granted := 0;
@@ -362,7 +369,8 @@ BEGIN
     WHERE o.tenant <> '' AND NOT EXISTS (
       SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
     ) AND (q.tenant_rate IS NULL
-           OR coalesce(q.tenant_rate_burst, q.tenant_rate)::double precision * coalesce(q.tenant_rate_ms, 1000) / q.tenant_rate
+           OR coalesce(q.tenant_rate_burst, q.tenant_rate)::double precision
+              * coalesce(q.tenant_rate_ms, 1000) / q.tenant_rate
               < extract(epoch FROM now_at - o.at)::double precision * 1000)
     LIMIT greatest(most - permits, 0) FOR UPDATE OF o SKIP LOCKED
   ));

@@ -11,7 +11,8 @@ BEGIN
     SELECT count(*) FROM (
       SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
-        WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
+        WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority
+          AND m.due_at <= now_at
           AND NOT sluice_private.in_progress(m.xmax)
         ORDER BY m.due_at, m.id LIMIT (SELECT most)
       ) m
@@ -64,27 +65,38 @@ BEGIN
 END
 $$;
 
--- Locks messages without a tenant. Those with an ordering key and those without come first in turn, by chance.
+-- Locks them.
 CREATE FUNCTION sluice_private.lock_untenanted(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN ARRAY(
+    SELECT m.id FROM unnest(sluice_private.untenanted(queue, most)) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
+      FOR UPDATE OF m SKIP LOCKED
+    ) m
+  );
+END
+$$;
+
+-- Locks due messages, of tenants too or only those without one. In a queue that has both kinds, those with a key and those
+-- without come first in turn, by chance, so that neither kind waits for all of the other.
+CREATE FUNCTION sluice_private.lock_due(queue text, most integer, of_tenants boolean) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
   keyed_first boolean := random() < 0.5;
   taken bigint[] := '{}';
-  now_at timestamptz;
 BEGIN
   IF keyed_first THEN
     taken := sluice_private.lock_keyed(queue, most);
   END IF;
-  IF cardinality(taken) < most THEN
-    now_at := clock_timestamp();
-    taken := taken || ARRAY(
-      SELECT m.id FROM unnest(sluice_private.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
-        SELECT m.id FROM sluice.message m
-        WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
-        FOR UPDATE OF m SKIP LOCKED
-      ) m
-    );
+  IF cardinality(taken) < most AND of_tenants THEN
+    taken := taken || sluice_private.lock_unkeyed(queue, most - cardinality(taken));
+  ELSIF cardinality(taken) < most THEN
+    taken := taken || sluice_private.lock_untenanted(queue, most - cardinality(taken));
   END IF;
   IF NOT keyed_first AND cardinality(taken) < most THEN
     taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
@@ -169,7 +181,8 @@ BEGIN
       room := 0;
       permit_wait := NULL;
       IF token_wait IS NULL THEN
-        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice_private.room_of_tenant(queue, candidate, most, settings) r;
+        SELECT r.room, r.wait_ms INTO room, permit_wait
+        FROM sluice_private.room_of_tenant(queue, candidate, most, settings) r;
       END IF;
       wait_ms := least(wait_ms, token_wait, permit_wait);
       IF room > 0 THEN
@@ -244,7 +257,8 @@ BEGIN
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
     others := EXISTS (
-      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
+      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
+        ORDER BY m.slot, m.id LIMIT 1) keyed
     ) OR sluice_private.untenanted(queue, 1) <> '{}';
     IF others THEN
       tenants := ''::text || tenants;

@@ -30,9 +30,9 @@ $$;
 -- What a claim may take, in a queue with limits; granted null: the queue has none. It takes the tokens, and makes rows of
 -- permits, so it is run in a transaction of its own before that of the batch. Permits are taken by the claim itself.
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
--- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the
--- next one begins. wrapped: it has been round. wait_ms: nothing may begin
--- before that time is over; 0: somebody has locked what it needs. The settings are those without which a plan could read or sort a backlog.
+-- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
+-- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
+-- it needs. The settings are those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
@@ -97,7 +97,7 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice_private.lock_untenanted(queue, allowed);
+      taken := sluice_private.lock_due(queue, allowed, false);
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
         allowed := sluice_private.lock_permits(queue, tenants[at], allowed);
@@ -125,7 +125,8 @@ END
 $$;
 
 -- Gives back the tokens of a claim that has taken fewer messages.
-CREATE FUNCTION sluice_private.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[])
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -134,9 +135,7 @@ BEGIN
     SELECT '' AS tenant, granted - cardinality(taken) AS count
     UNION ALL
     SELECT t.tenant, t.share - (
-      SELECT count(*)::integer FROM unnest(taken) AS given (id) CROSS JOIN LATERAL (
-        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-      ) m WHERE m.tenant = t.tenant
+      SELECT count(*)::integer FROM sluice_private.rows_of(queue, taken) m WHERE m.tenant = t.tenant
     )
     FROM unnest(tenants, shares) AS t (tenant, share) WHERE t.tenant <> ''
   ) unused
@@ -146,7 +145,8 @@ $$;
 
 -- Locks due messages for a claim or a pop, and the permits that they need. What else it locks is free at the end of its
 -- transaction, which is short. Of what it meets, it removes what is not to be handed out.
-CREATE FUNCTION sluice_private.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
+CREATE FUNCTION sluice_private.lock_allowed(queue text, most integer, max_attempts integer,
+  OUT ids bigint[], OUT met boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -154,7 +154,7 @@ DECLARE
   allowed integer;
 BEGIN
   IF NOT sluice_private.is_limited(queue) THEN
-    ids := sluice_private.lock_due(queue, most);
+    ids := sluice_private.lock_due(queue, most, true);
     met := ids <> '{}';
     ids := sluice_private.sift_locked(queue, ids, max_attempts);
     RETURN;
@@ -164,8 +164,9 @@ BEGIN
   IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
     SELECT l.ids INTO ids FROM sluice_private.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
   ELSIF prepared.granted > 0 THEN
-    allowed := CASE WHEN prepared.permits THEN sluice_private.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
-    ids := CASE WHEN allowed > 0 THEN sluice_private.lock_due(queue, allowed) ELSE '{}' END;
+    allowed := CASE WHEN prepared.permits THEN sluice_private.lock_permits(queue, '', prepared.granted)
+      ELSE prepared.granted END;
+    ids := CASE WHEN allowed > 0 THEN sluice_private.lock_due(queue, allowed, true) ELSE '{}' END;
   END IF;
   met := ids <> '{}';
   ids := sluice_private.sift_locked(queue, ids, max_attempts);
@@ -189,9 +190,7 @@ BEGIN
   END IF;
   IF settings.tenant_concurrency IS NOT NULL THEN
     FOR owned IN
-      SELECT m.tenant, array_agg(given.id) AS ids FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-      ) m
+      SELECT m.tenant, array_agg(m.id) AS ids FROM sluice_private.rows_of(queue, ids) m
       WHERE m.tenant IS NOT NULL GROUP BY m.tenant
     LOOP
       PERFORM sluice_private.lease_permits(queue, owned.tenant, owned.ids, lease);

@@ -1,7 +1,8 @@
 -- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval)
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -12,10 +13,7 @@ BEGIN
     RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
-  IF delay < interval '0' OR delay > interval '100 years' THEN
-    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
-      USING ERRCODE = '22023', HINT = 'Zero delivers at once.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -24,10 +22,7 @@ BEGIN
     RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
       USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
   END IF;
-  IF dedupe_for < interval '0' OR dedupe_for > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from zero to 100 years, received %', dedupe_for
-      USING ERRCODE = '22023', HINT = 'Zero frees the key at once.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', dedupe_for, 'Zero frees the key at once.');
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';
@@ -47,8 +42,9 @@ BEGIN
 END
 $$;
 
--- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One that comes upon
--- more than about 100,000 expired messages returns none although there may be others: what it has done so far is to last.
+-- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One
+-- that comes upon more than about 100,000 expired messages returns none although there may be others: what it has done so
+-- far is to last.
 CREATE FUNCTION sluice_private.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -78,8 +74,8 @@ BEGIN
 END
 $$;
 
--- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
--- attempt. A message whose life would end before lives_until lives until then.
+-- Leases locked messages to a claim, which moves their due time to its end. A message whose life would end before
+-- lives_until lives until then.
 CREATE FUNCTION sluice_private.lease_locked(
   queue text, ids bigint[], claim_id bigint, expires_at timestamptz, lives_until timestamptz
 ) RETURNS void
@@ -91,13 +87,7 @@ BEGIN
   WITH leased AS (
     UPDATE sluice.message m
     SET due_at = expires_at, lease = -claim_id,
-        expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END,
-        attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
-        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
-        failures = CASE WHEN m.lease < 0 AND m.lease <> -claim_id
-                        THEN sluice_private.add_failure(m.failures, m.attempt + 1, sluice_private.ran_out(m.lease), NULL, m.due_at)
-                        ELSE m.failures END,
-        failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
+        expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
@@ -117,8 +107,11 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
   -- A claim that has run out is a failed try, which a new claim has counted by now, and pop has not.
-  SELECT m.id, sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
-         m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
+  SELECT m.id,
+         sluice_private.failed_tries(m.queue, m.id, m.attempt)
+           + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END,
+         m.payload, m.headers, m.type, m.schema_version, m.ordering_key, m.priority, m.enqueued_at, m.due_at, m.max_attempts,
+         m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
@@ -151,7 +144,8 @@ DECLARE
 BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   IF held.id IS NULL THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or '
+      'released',
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
   PERFORM sluice_private.require_unexpired(held);

@@ -49,11 +49,12 @@ BEGIN
   IF ids = '{}' THEN
     RETURN;
   END IF;
-  PERFORM sluice_private.record_hung(queue, ids);
+  PERFORM sluice_private.end_leases(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
   due_ats := sluice_private.due_ats_of(queue, ids);
-  INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
+  INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at,
+    max_attempts, message_ids, due_ats)
   VALUES (queue, extract(epoch FROM ttl) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
           ids, due_ats)
   RETURNING c.id INTO claim_id;
@@ -80,7 +81,8 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   held sluice.claim;
-  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q WHERE q.queue = queue);
+  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q
+    WHERE q.queue = queue);
 BEGIN
   PERFORM sluice_private.check_isolation();
   held := sluice_private.hold_claim(queue, claim_id);
@@ -111,7 +113,8 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   ttl := sluice_private.in_seconds(ttl);
   grace := sluice_private.in_seconds(grace);
-  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
+  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'),
+    grace => coalesce(grace, interval '0'));
   held := sluice_private.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   grace := coalesce(grace, held.grace_ms * interval '1 millisecond');
@@ -201,11 +204,12 @@ BEGIN
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice_private.fail_locked(
-        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, coalesce(error, 'The claim asked for a retry'),
-        settings.retry, policies
+        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay,
+        coalesce(error, 'The claim asked for a retry'), settings.retry, policies
       );
     WHEN 'snooze' THEN
-      PERFORM sluice_private.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
+      PERFORM sluice_private.postpone_locked(queue, ours,
+        array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
       PERFORM sluice_private.bury_claimed(queue, ours, reason, error);
   END CASE;
@@ -255,8 +259,8 @@ BEGIN
   END IF;
   ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
   RETURN QUERY
-  SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
-         r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
+  SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at,
+         r.due_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
   FROM sluice_private.claimed_rows(queue, NULL, ids) r;
   IF sluice_private.any_keyed(queue, ids) THEN
     PERFORM sluice_private.wake(queue);
@@ -265,7 +269,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them. Each is delivered at most once.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
-  sluice.pop FROM PUBLIC;

@@ -1,14 +1,17 @@
 -- Looks for the message that has a dedupe key.
 
--- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
--- moment is seen either before or after. Each part is one descent of a primary key.
--- locked: a transaction that has not ended has locked the message. What this transaction has enqueued or changed keeps the number of
+-- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this moment
+-- is seen either before or after. Each part is one descent of a primary key.
+-- locked: a transaction that has not ended has locked the message. What this transaction has enqueued or changed keeps the
+-- number of
 --   its own lock.
--- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
+-- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in
+-- xmin.
 -- fresh: it was never tried, so nothing waits for its retry.
 -- completed_id: the key is taken although the message is gone.
 CREATE FUNCTION sluice_private.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
-  OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
+  OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean,
+  OUT locked boolean,
   OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -17,7 +20,8 @@ BEGIN
   SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
          coalesce(m.expires_at <= now_at, false),
          sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
-         m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice_private.in_progress(m.xmin),
+         m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
+           AND NOT sluice_private.in_progress(m.xmin),
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
@@ -28,10 +32,12 @@ END
 $$;
 
 -- The state of the message that has a dedupe key, in words.
-CREATE FUNCTION sluice_private.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
+CREATE FUNCTION sluice_private.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz)
+RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying' ELSE 'scheduled' END;
+  RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying'
+    ELSE 'scheduled' END;
 END
 $$;
 
@@ -74,14 +80,16 @@ $$;
 -- What an enqueue with a dedupe key finds, in one of three ways:
 -- answer: the key is taken, and nothing is to be done. It is what insert_deduped returns.
 -- waiting_id: a message that waits has the key. It is locked now, and takes what is enqueued. fresh: it was never tried.
--- neither: a message is to be added. running_id, running_key: it comes behind this message, which somebody has in hand, in the
+-- neither: a message is to be added. running_id, running_key: it comes behind this message, which somebody has in hand, in
+-- the
 --   order of this key. outcome: what adding it is called.
 --
--- locks: the pointer is locked first, so that all that was committed before is seen: each statement has a snapshot of its own in
--- READ COMMITTED. In the other levels the lock fails with 40001 if the pointer has changed since the transaction's snapshot, which
--- is right: begin again. Without locks it says whether the key is taken, to reject and throttle.
+-- locks: the pointer is locked first, so that all that was committed before is seen: each statement has a snapshot of its
+-- own in READ COMMITTED. In the other levels the lock fails with 40001 if the pointer has changed since the transaction's
+-- snapshot, which is right: begin again. Without locks it says whether the key is taken, to reject and throttle.
 CREATE FUNCTION sluice_private.find_duplicate(
-  queue text, dedupe_key text, on_duplicate text, locks boolean, OUT is_known boolean, OUT answer text, OUT waiting_id bigint,
+  queue text, dedupe_key text, on_duplicate text, locks boolean, OUT is_known boolean, OUT answer text,
+  OUT waiting_id bigint,
   OUT fresh boolean, OUT running_id bigint, OUT running_key text, OUT outcome text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -13,7 +13,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   settings record;
-  had sluice.message;
   changed record;
   later timestamptz;
   state text;
@@ -22,8 +21,7 @@ BEGIN
   IF settings.payload_limit_bytes IS NOT NULL THEN
     PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
-  SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
-  PERFORM sluice_private.end_lease(had);
+  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
   IF moves AND NOT EXISTS (
     SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
     WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
@@ -53,8 +51,10 @@ BEGIN
 END
 $$;
 
--- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made one.
-CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean, running_id bigint, until timestamptz)
+-- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made
+-- one.
+CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean,
+  running_id bigint, until timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -64,14 +64,15 @@ BEGIN
     WHERE d.queue = queue AND d.key = dedupe_key;
     RETURN true;
   END IF;
-  INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
 $$;
 
--- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null: the
--- table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and
--- throttle need no lock at all where the key is taken.
+-- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null:
+-- the table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked.
+-- reject and throttle need no lock at all where the key is taken.
 CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
@@ -96,7 +97,8 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off 
 #variable_conflict use_variable
 DECLARE
   keep_ms bigint := CASE WHEN on_duplicate <> 'throttle' THEN ceil(for_ms) END;
-  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key) ELSE ordering_key END;
+  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key)
+    ELSE ordering_key END;
   seen record;
   new_id bigint;
   new_due_at timestamptz;
@@ -195,7 +197,8 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
+CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean)
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF key IS NULL OR octet_length(key) NOT BETWEEN 1 AND 255 THEN
@@ -206,10 +209,8 @@ BEGIN
     RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
       quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
   END IF;
-  IF kept < interval '1 millisecond' OR kept > interval '100 years' THEN
-    RAISE EXCEPTION 'dedupe_for: expected from 1 millisecond to 100 years, received %', kept
-      USING ERRCODE = '22023', HINT = 'Leave it out for a key that is free when its message is gone.';
-  END IF;
+  PERFORM sluice_private.check_time('dedupe_for', kept,
+    'Leave it out for a key that is free with its message.', '1 millisecond');
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
     RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
@@ -220,7 +221,8 @@ BEGIN
   END IF;
   IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
     RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
-      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key, and a message has a tenant or an ordering key. With a tenant there are reject, update and throttle.';
+      USING ERRCODE = '22023',
+        HINT = 'Such a message gets an ordering key. With a tenant there are reject, update and throttle.';
   END IF;
 END
 $$;
@@ -251,7 +253,8 @@ DECLARE
   answer text[];
 BEGIN
   PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
+  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate,
+    delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
   answer := string_to_array(sluice_private.insert_deduped(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
@@ -259,8 +262,7 @@ BEGIN
     (extract(epoch FROM lease) * 1000)::integer, tenant, dedupe_key, extract(epoch FROM dedupe_for) * 1000, on_duplicate
   ), ' ');
   IF answer IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', queue, 1, 0);
   END IF;
   id := answer[1];
   outcome := answer[2];
@@ -271,6 +273,3 @@ COMMENT ON FUNCTION sluice.enqueue_deduped IS
   'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce '
   'or throttle. outcome: added, duplicate, updated, requeued or debounced. id and state are those of the message that '
   'has the key.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;

@@ -36,7 +36,8 @@ DECLARE
   freed boolean;
 BEGIN
   IF queue IS NULL OR dedupe_key IS NULL THEN
-    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL' USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
+    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
+      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
   END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
@@ -59,7 +60,8 @@ COMMENT ON FUNCTION sluice.free_key IS
 CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
 RETURNS TABLE (keys integer, next_key text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+  SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -104,11 +106,10 @@ DECLARE
   pointer sluice.dedupe;
 BEGIN
   FOR redriven IN
-    SELECT m.id, m.dedupe_key FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.id, m.dedupe_key FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m ORDER BY m.id DESC
+    SELECT m.id, m.dedupe_key FROM sluice_private.rows_of(queue, ids) m ORDER BY m.id DESC
   LOOP
-    SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
+    SELECT d.* INTO pointer FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
       UPDATE sluice.dedupe d SET message_id = redriven.id, running_id = NULL
       WHERE d.queue = queue AND d.key = redriven.dedupe_key AND NOT EXISTS (
@@ -116,7 +117,8 @@ BEGIN
       );
     ELSE
       BEGIN
-        INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, redriven.dedupe_key, redriven.id) ON CONFLICT DO NOTHING;
+        INSERT INTO sluice.dedupe (queue, key, message_id)
+        VALUES (queue, redriven.dedupe_key, redriven.id) ON CONFLICT DO NOTHING;
       EXCEPTION WHEN lock_not_available THEN
         NULL;
       END;
@@ -141,7 +143,8 @@ $$;
 -- read as a whole; in a large one each call reads another part, so no index pays for pruning.
 CREATE FUNCTION sluice.prune_dedupe(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on SET enable_tidscan = on AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on
+SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   pruned integer := 0;
@@ -194,6 +197,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_dedupe IS
   'Deletes up to most dedupe keys that are free and windows that have ended, and returns how many. It waits for no lock.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;

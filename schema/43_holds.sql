@@ -5,7 +5,8 @@
 CREATE FUNCTION sluice_private.hold_of(m sluice.message) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN (SELECT s.held -> coalesce(m.ordering_key, '') FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
+  RETURN (SELECT s.held -> coalesce(m.ordering_key, '') FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
 END
 $$;
 
@@ -19,16 +20,17 @@ END
 $$;
 
 -- Fits the hold of a key to the messages that it is for, in the row of a slot that is locked: one of them has another due
--- time (message_id), or is gone (null). Of the messages of the key that fall due before the end of the hold, it lasts until the
--- last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has the number
--- of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it from one that
--- was snoozed.
+-- time (message_id), or is gone (null). Of the messages of the key that fall due before the end of the hold, it lasts until
+-- the last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has
+-- the number of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it
+-- from one that was snoozed.
 CREATE FUNCTION sluice_private.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-  until_us bigint := (SELECT coalesce((s.held -> key ->> 1)::bigint, 0) FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot);
+  until_us bigint := (SELECT coalesce((s.held -> key ->> 1)::bigint, 0) FROM sluice.slot s
+    WHERE s.queue = queue AND s.slot = slot);
   first bigint;
   last bigint;
 BEGIN
@@ -43,7 +45,8 @@ BEGIN
   ) every CROSS JOIN LATERAL (
     -- The microseconds of infinity, and of the last years of timestamptz, overflow.
     SELECT every.id, every.ordering_key,
-           (date_part('epoch', least(greatest(every.due_at, '0001-01-01 00:00Z'), '9999-12-31 23:59:59Z')) * 1000000)::bigint AS due_us
+           (date_part('epoch',
+             least(greatest(every.due_at, '0001-01-01 00:00Z'), '9999-12-31 23:59:59Z')) * 1000000)::bigint AS due_us
   ) w
   WHERE coalesce(w.ordering_key, '') = key AND w.due_us > now_us
     AND (w.due_us <= until_us OR w.id = message_id);
@@ -65,7 +68,8 @@ DECLARE
 BEGIN
   FOR orphan IN
     SELECT s.slot, h.key, (h.value ->> 0)::bigint AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h
-    WHERE s.queue = queue AND s.held <> '{}' AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    WHERE s.queue = queue AND s.held <> '{}'
+      AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
       -- Not by NOT EXISTS: the planner would join all messages of the queue.
       AND (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = (h.value ->> 0)::bigint LIMIT 1) IS NULL
   LOOP
@@ -92,7 +96,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN
     IF sluice_private.lock_slot_of(gone) THEN
-      PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint), coalesce(gone.ordering_key, ''), NULL);
+      PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint),
+        coalesce(gone.ordering_key, ''), NULL);
     ELSE
       PERFORM sluice_private.tell('!holds!' || gone.queue);
     END IF;
@@ -102,6 +107,3 @@ BEGIN
   PERFORM sluice_private.wake(gone.queue);
 END
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;

@@ -49,14 +49,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF (message_id IS NULL) = (dedupe_key IS NULL) THEN
-    RAISE EXCEPTION 'message_id, dedupe_key: expected one of the two, received %', CASE WHEN message_id IS NULL THEN 'none' ELSE 'both' END
-      USING ERRCODE = '22023', HINT = 'As in sluice.cancel(''emails'', 4711) or sluice.cancel(''emails'', dedupe_key => ''invoice 17'').';
+    RAISE EXCEPTION 'message_id, dedupe_key: expected one of the two, received %',
+      CASE WHEN message_id IS NULL THEN 'none' ELSE 'both' END
+      USING ERRCODE = '22023',
+        HINT = 'As in sluice.cancel(''emails'', 4711) or sluice.cancel(''emails'', dedupe_key => ''invoice 17'').';
   END IF;
   IF message_id IS NOT NULL THEN
     RETURN ARRAY[message_id];
   END IF;
   RETURN (
-    SELECT array_remove(ARRAY[d.message_id, d.running_id], NULL) FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key
+    SELECT array_remove(ARRAY[d.message_id, d.running_id], NULL) FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = dedupe_key
   );
 END
 $$;
@@ -129,8 +132,10 @@ COMMENT ON FUNCTION sluice.cancel IS
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
--- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
+-- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was
+-- tried.
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
+RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -151,7 +156,7 @@ BEGIN
   END IF;
   due := greatest(due, clock_timestamp());
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
-    PERFORM sluice_private.end_lease(m);
+    PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
     SET due_at = due,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
@@ -181,11 +186,8 @@ BEGIN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice_private.check_delay('delay', delay);
-  IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
-    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
-      USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
-  END IF;
+  PERFORM sluice_private.check_time('delay', delay, 'For example interval ''5 minutes''.');
+  PERFORM sluice_private.check_due_at(due_at, 'For now there is run_now.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
 END
@@ -229,28 +231,22 @@ DECLARE
   m sluice.message;
 BEGIN
   PERFORM sluice_private.check_claim(queue);
-  IF octet_length(payload::text) > 1048576 OR octet_length(headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON each, received % and %',
-      octet_length(payload::text), octet_length(headers::text)
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
-  IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
-    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
-      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
-  END IF;
-  PERFORM sluice_private.check_delay('ttl', ttl);
+  PERFORM sluice_private.check_bytes('payload', payload), sluice_private.check_bytes('headers', headers);
+  PERFORM sluice_private.check_payload_bytes(payload,
+    (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_type(type);
+  PERFORM sluice_private.check_time('ttl', ttl, 'Zero ends its life when it is due.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
   m := sluice_private.lock_one(queue, message_id);
   state := sluice_private.state_of(queue, message_id, m);
   result := CASE WHEN state IN ('ready', 'scheduled', 'retrying') THEN 'changed' ELSE 'refused' END;
   IF result = 'changed' THEN
-    PERFORM sluice_private.end_lease(m);
+    PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
     SET payload = coalesce(payload, t.payload), headers = coalesce(headers, t.headers),
-        priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END, type = coalesce(type, t.type),
-        schema_version = coalesce(schema_version, t.schema_version), max_attempts = coalesce(max_attempts, t.max_attempts),
-        expires_at = coalesce(t.due_at + ttl, t.expires_at)
+        priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END,
+        type = coalesce(type, t.type), schema_version = coalesce(schema_version, t.schema_version),
+        max_attempts = coalesce(max_attempts, t.max_attempts), expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
     -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
@@ -331,6 +327,3 @@ $$;
 COMMENT ON FUNCTION sluice.clear_some IS
   'Removes messages of a queue that are not in flight and match all given filters. Each call is one bounded step, from '
   'after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;

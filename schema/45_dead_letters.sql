@@ -54,7 +54,8 @@ BEGIN
       (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at, last_error,
        failures, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position, redriven)
     SELECT c.queue, c.id, c.priority, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.max_attempts,
-           c.enqueued_at, c.error, c.failures, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms, c.event_position,
+           c.enqueued_at, c.error, c.failures, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms,
+           c.event_position,
            CASE WHEN c.ordering_key IS NOT NULL THEN true END
     FROM chosen c
     ORDER BY c.id
@@ -63,10 +64,7 @@ BEGIN
   SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored),
          (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL)
   INTO taken, events, redriven, deduped;
-  IF redriven < taken THEN
-    RAISE EXCEPTION 'sluice.message: expected to take % message(s) for queue "%", took %', taken, queue, redriven
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('message', queue, taken, redriven);
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
@@ -109,6 +107,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_dead_letters IS
   'Deletes dead letters older than their queue''s dead_letter_retention. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;

@@ -6,7 +6,8 @@
 CREATE FUNCTION sluice_private.day_of_partition(name text) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN name ~ '^completed_[0-9]{8}$'
-         THEN make_timestamptz(substr(name, 11, 4)::integer, substr(name, 15, 2)::integer, substr(name, 17, 2)::integer, 0, 0, 0, 'UTC')
+         THEN make_timestamptz(substr(name, 11, 4)::integer, substr(name, 15, 2)::integer,
+           substr(name, 17, 2)::integer, 0, 0, 0, 'UTC')
          END
 $$;
 
@@ -77,7 +78,8 @@ $$;
 -- depends on DateStyle and TimeZone.
 CREATE FUNCTION sluice.make_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms'
-SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off
+  SET enable_sort = off AS $$
 DECLARE
   today timestamptz := sluice_private.day_of(clock_timestamp());
   day timestamptz;
@@ -128,7 +130,8 @@ WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sl
 -- another session uses the table for longer, the partition is emptied, which locks it alone, and dropped by a later call.
 -- DETACH CONCURRENTLY, which would not wait like that, is refused in a function, and beside a default partition.
 CREATE FUNCTION sluice.drop_history() RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+  SET lock_timeout = '50ms' AS $$
 DECLARE
   begins timestamptz := sluice_private.history_begins((SELECT coalesce(max(q.history_ms), 0) FROM sluice.queue q));
   name text;
@@ -177,7 +180,8 @@ BEGIN
   LOOP
     FOREACH in_queue IN ARRAY sluice_private.queues_of_partition(partition_name) LOOP
       before := coalesce(
-        (SELECT sluice_private.history_begins(q.history_ms) FROM sluice.queue q WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
+        (SELECT sluice_private.history_begins(q.history_ms) FROM sluice.queue q
+          WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
         clock_timestamp()
       );
       CONTINUE WHEN before <= sluice_private.day_of_partition(partition_name);
@@ -198,7 +202,3 @@ END
 $$;
 COMMENT ON FUNCTION sluice.prune_history IS
   'Deletes history older than its queue keeps, in partitions that other queues still keep. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
-  FROM PUBLIC;

@@ -28,7 +28,8 @@ BEGIN
       WHERE m.queue = in_queue AND m.expires_at IS NOT NULL AND m.expires_at <= now_at AND m.due_at <= now_at
         -- A claim that has the slot would wait for a row that is locked without it.
         AND (m.slot IS NULL
-             OR EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot FOR NO KEY UPDATE OF s SKIP LOCKED)
+             OR EXISTS (SELECT FROM sluice.slot s
+               WHERE s.queue = in_queue AND s.slot = m.slot FOR NO KEY UPDATE OF s SKIP LOCKED)
              OR NOT EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot))
       ORDER BY m.queue, m.expires_at LIMIT most - total FOR UPDATE OF m SKIP LOCKED
     );
@@ -81,6 +82,3 @@ $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
   'old, and limit records of tenants without messages. Returns how many.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;

@@ -14,11 +14,9 @@ DECLARE
   had sluice.schedule;
   now_at timestamptz := date_trunc('milliseconds', clock_timestamp());
 BEGIN
-  IF octet_length(given.payload::text) > 1048576 OR octet_length(given.headers::text) > 1048576 THEN
-    RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
-      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
-  END IF;
-  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_bytes('payload', given.payload), sluice_private.check_bytes('headers', given.headers);
+  PERFORM sluice_private.check_payload_bytes(given.payload,
+    (sluice_private.queue_defaults(given.queue)).payload_limit_bytes);
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -64,12 +62,14 @@ BEGIN
     queue = given.queue, cron = given.cron, every_ms = given.every_ms, zone = given.zone, missed = given.missed,
     grace_ms = given.grace_ms, catch_up_most = given.catch_up_most, catch_up_ms = given.catch_up_ms, overlap = given.overlap,
     payload = given.payload, headers = given.headers, type = given.type, schema_version = given.schema_version,
-    ordering_key = given.ordering_key, priority = given.priority, delay_ms = given.delay_ms, max_attempts = given.max_attempts,
-    ttl_ms = given.ttl_ms, retry_policy = given.retry_policy, lease_ms = given.lease_ms, tenant = given.tenant,
-    revision = DEFAULT,
+    ordering_key = given.ordering_key, priority = given.priority, delay_ms = given.delay_ms,
+    max_attempts = given.max_attempts, ttl_ms = given.ttl_ms, retry_policy = given.retry_policy, lease_ms = given.lease_ms,
+    tenant = given.tenant, revision = DEFAULT,
     -- A worker may have enqueued an occurrence since had was read.
-    next_at = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone) THEN s.next_at ELSE given.next_at END,
-    planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone) THEN s.planned ELSE given.planned END,
+    next_at = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
+                   THEN s.next_at ELSE given.next_at END,
+    planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
+                   THEN s.planned ELSE given.planned END,
     last_id = CASE WHEN s.queue = given.queue THEN s.last_id END,
     error = NULL, changed_at = now_at, changed_by = session_user
   WHERE s.name = given.name
@@ -81,7 +81,8 @@ $$;
 -- An interval in milliseconds. One that no constraint allows, which need not fit a bigint, becomes one that breaks it.
 CREATE FUNCTION sluice_private.bounded_ms(given interval) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN given IS NOT NULL THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
+  SELECT CASE WHEN given IS NOT NULL
+    THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
 $$;
 
 CREATE FUNCTION sluice.schedule(
@@ -122,6 +123,7 @@ BEGIN
     RAISE EXCEPTION 'next_at: expected an instant in the years 1970 to 9999, received %', next_at
       USING ERRCODE = '22023', HINT = 'Leave it out: the next worker that looks computes it.';
   END IF;
+  PERFORM sluice_private.check_type(type);
   given.name := name;
   given.queue := queue;
   given.cron := cron;
@@ -229,29 +231,13 @@ BEGIN
     END IF;
   END IF;
   message_id := sluice_private.insert_message(
-    queue => given.queue,
-    payload => given.payload,
-    headers => given.headers || jsonb_build_object(
-      'schedule', given.name,
-      'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    ),
-    type => given.type,
-    schema_version => given.schema_version,
-    ordering_key => given.ordering_key,
-    priority => given.priority,
-    due_at => NULL,
-    delay_ms => given.delay_ms,
-    max_attempts => given.max_attempts,
-    ttl_ms => given.ttl_ms,
-    retry_policy => given.retry_policy,
-    lease_ms => given.lease_ms,
-    tenant => given.tenant,
-    dedupe_key => NULL,
-    dedupe_ms => NULL
+    given.queue, given.payload, given.headers || jsonb_build_object(
+      'schedule', given.name, 'scheduledFor', to_char(occurrence AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    ), given.type, given.schema_version, given.ordering_key, given.priority, NULL, given.delay_ms,
+    given.max_attempts, given.ttl_ms, given.retry_policy, given.lease_ms, given.tenant, NULL, NULL
   );
   IF message_id IS NULL THEN
-    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', given.queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('message', given.queue, 1, 0);
   END IF;
   RETURN message_id;
 END
@@ -342,11 +328,8 @@ $$;
 CREATE FUNCTION sluice_private.schedule_failed(name text, revision bigint, error text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   UPDATE sluice.schedule s
-  SET error = $3, next_at = CASE WHEN s.planned THEN s.next_at ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
+  SET error = $3,
+      next_at = CASE WHEN s.planned THEN s.next_at
+                     ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
   WHERE s.name = $1 AND s.revision = $2
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
-  sluice.schedule_remove, sluice.schedule_run, sluice_private.schedule_fire, sluice_private.schedule_plan,
-  sluice_private.schedule_failed FROM PUBLIC;

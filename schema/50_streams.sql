@@ -34,37 +34,39 @@ BEGIN
 END
 $$;
 
--- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
-CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- An interval in milliseconds.
+CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF given < shortest OR given > interval '100 years' THEN
-    RAISE EXCEPTION '%: expected % to 100 years, received %', what, CASE WHEN shortest = interval '0' THEN '0 (none)' ELSE '1 second' END, given
-      USING ERRCODE = '22023', HINT = 'As in sluice.create_stream(''orders'', retain => ''30 days'', segment => ''1 day'').';
-  END IF;
+  PERFORM sluice_private.check_time(what, given,
+    'As in retain => ''30 days'', segment => ''1 day''. A retain of zero is none.', shortest);
   RETURN extract(epoch FROM given) * 1000;
 END
 $$;
 
--- What a statement reads of a stream, or of one segment: positions that are constants of its text, so that the planner leaves out the other
--- segments. A statement locks all that its plan names, and keeps the locks to the end of its transaction. Not > after: the planner does not know
--- that there is nothing between two whole numbers, and would keep the segment that ends there.
+-- What a statement reads of a stream, or of one segment: positions that are constants of its text, so that the planner
+-- leaves out the other segments. A statement locks all that its plan names, and keeps the locks to the end of its
+-- transaction. Not > after: the planner does not know that there is nothing between two whole numbers, and would keep the
+-- segment that ends there.
 CREATE FUNCTION sluice_private.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
+  SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)',
+    log_table, after + 1, upto)
 $$;
 
 -- The segments of the events of a batch, by their own tables: through its stream's table the batch would not find those
 -- in one that is being detached, which waits for the batch.
 CREATE FUNCTION sluice_private.segments_of(stream_id integer, positions bigint[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
+  SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id,
+    p / 1000000000), ' UNION ALL ') || ')'
   FROM unnest(positions) AS p
 $$;
 
 -- The last position that was drawn.
 CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
 -- open appends: an append that takes one later draws positions above this head. The events must be read in a later
@@ -125,7 +127,8 @@ BEGIN
     this_group := sluice_private.find_group(log.stream, name);
     PERFORM sluice_private.lock_group(this_group.id, log.slots);
     EXIT WHEN EXISTS (
-      SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = this_group.id AND s.slots = log.slots
+      SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
+      WHERE g.id = this_group.id AND s.slots = log.slots
     );
   END LOOP;
   RETURN this_group;
@@ -140,16 +143,18 @@ DECLARE
   part text := 'event_' || stream_id || '_' || first / 1000000000;
 BEGIN
   EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.%I INCLUDING ALL) WITH (autovacuum_vacuum_cost_delay = 0)', part, log);
-  EXECUTE format('ALTER TABLE sluice.%I ADD CONSTRAINT segment_range CHECK (position >= %s AND position < %s AND stream_id = %s)', part, first, first + 1000000000, stream_id);
-  EXECUTE format('ALTER TABLE sluice.%I ATTACH PARTITION sluice.%I FOR VALUES FROM (%s) TO (%s)', log, part, first, first + 1000000000);
+  EXECUTE format('ALTER TABLE sluice.%I ADD CONSTRAINT segment_range '
+    'CHECK (position >= %s AND position < %s AND stream_id = %s)', part, first, first + 1000000000, stream_id);
+  EXECUTE format('ALTER TABLE sluice.%I ATTACH PARTITION sluice.%I FOR VALUES FROM (%s) TO (%s)', log, part,
+    first, first + 1000000000);
   EXECUTE format('ALTER TABLE sluice.%I DROP CONSTRAINT segment_range', part);
   INSERT INTO sluice.segment (stream_id, first) VALUES (attach_segment.stream_id, attach_segment.first);
 END
 $$;
 
--- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An append has the sequence
--- locked from before it looks until its transaction ends, and sees the catalogs as they are now, whatever its snapshot. Waits for all
--- that are open, and those that come meanwhile wait for this transaction.
+-- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An
+-- append has the sequence locked from before it looks until its transaction ends, and sees the catalogs as they are now,
+-- whatever its snapshot. Waits for all that are open, and those that come meanwhile wait for this transaction.
 CREATE FUNCTION sluice_private.note_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -159,7 +164,8 @@ $$;
 
 -- The oldest transaction that holds each slot back, because it has appended to it and is still open. A prepared one has no
 -- process. since is null where the owner of the schema may not see it (pg_read_all_stats).
-CREATE FUNCTION sluice_private.open_appends_of(stream_id integer) RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
+CREATE FUNCTION sluice_private.open_appends_of(stream_id integer)
+RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   SELECT DISTINCT ON (l.slot) l.slot, l.pid, a.xact_start, count(*) OVER (PARTITION BY l.slot)
   FROM (
@@ -171,8 +177,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET r
   ORDER BY l.slot, a.xact_start NULLS FIRST
 $$;
 
--- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being detached is no
--- part of the stream's table any more.
+-- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being
+-- detached is no part of the stream's table any more.
 CREATE FUNCTION sluice_private.has_events(stream_id integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -181,7 +187,8 @@ DECLARE
   is_there boolean := EXISTS (SELECT FROM sluice_private.open_appends_of(stream_id));
 BEGIN
   FOR part IN
-    SELECT format('event_%s_%s', g.stream_id, g.first / 1000000000) FROM sluice.segment g WHERE g.stream_id = stream_id ORDER BY g.first DESC
+    SELECT format('event_%s_%s', g.stream_id, g.first / 1000000000) FROM sluice.segment g WHERE g.stream_id = stream_id
+    ORDER BY g.first DESC
   LOOP
     EXIT WHEN is_there;
     CONTINUE WHEN to_regclass('sluice.' || part) IS NULL;
@@ -191,9 +198,9 @@ BEGIN
 END
 $$;
 
--- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it waits, because
--- appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the slots of its groups, its sequence.
--- Then each group begins in the new slots behind the last position.
+-- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it
+-- waits, because appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the
+-- slots of its groups, its sequence. Then each group begins in the new slots behind the last position.
 CREATE FUNCTION sluice_private.change_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
@@ -217,10 +224,12 @@ BEGIN
     is_empty := NOT sluice_private.has_events(stream_id);
   END IF;
   IF NOT is_empty THEN
-    RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots, log.stream, slots
+    RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots,
+      log.stream, slots
       USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
   END IF;
-  UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots]) WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
+  UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots])
+  WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
   head := sluice_private.stream_head(log.positions);
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream LOOP
     SELECT max(p.moved_at) INTO moved FROM sluice.group_progress p WHERE p.group_id = g.id;
@@ -234,7 +243,8 @@ $$;
 
 -- Makes a stream if there is none of this name, or changes its settings. True: it was made. What is null stays as it is; a
 -- retain or retain_bytes of 0 is none.
-CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL, retain_bytes bigint DEFAULT NULL,
+CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL,
+  retain_bytes bigint DEFAULT NULL,
                                      keep_unread boolean DEFAULT NULL, segment interval DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -243,7 +253,7 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := sluice_private.stream_ms('retain', retain, '0');
+  retain_ms bigint := sluice_private.stream_ms('retain', retain, 'zero');
   segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
@@ -267,7 +277,8 @@ BEGIN
            OR create_stream.keep_unread <> s.keep_unread OR given.segment_ms <> s.segment_ms);
     RETURN false;
   END IF;
-  -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand has its tables.
+  -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand
+  -- has its tables.
   SELECT coalesce(max(s.id), 0) + 1 INTO number
   FROM (SELECT s.id FROM sluice.stream s UNION ALL SELECT g.stream_id FROM sluice.segment g) s;
   -- A snapshot that does not move may not show the last ones; of one that has this name, the INSERT says so.
@@ -281,7 +292,8 @@ BEGIN
           coalesce(given.segment_ms, 86400000))
   ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
   PERFORM sluice_private.note_slots(number, coalesce(create_stream.slots, 16));
-  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
+  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) '
+                 'PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
   EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);
   -- Groups read it by its own name: through sluice.event they would lock the segments of all streams.
@@ -292,14 +304,11 @@ BEGIN
     EXECUTE format('GRANT SELECT ON sluice.%I TO %s', 'event_' || number, reader);
   END LOOP;
   PERFORM sluice_private.attach_segment(number, 0), sluice_private.attach_segment(number, 1000000000);
-  UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END WHERE s.stream_id = number;
+  UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END
+  WHERE s.stream_id = number;
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.create_stream IS
   'Makes a stream, or changes its settings. null keeps the old value; a retain or retain_bytes of 0 means none. Returns '
   'whether it was made.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
-  sluice_private.open_appends_of, sluice.create_stream FROM PUBLIC;

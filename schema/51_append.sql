@@ -53,18 +53,18 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append.stream); -- fails
     END IF;
-    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint
+      ELSE sluice_private.event_slot(ordering_key, log.slots) END;
     EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
   END LOOP;
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
+  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1),
+    payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
   IF at IS NULL THEN
-    RAISE EXCEPTION 'sluice.event: expected to take 1 event for stream "%", took 0', append.stream
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+    PERFORM sluice_private.require_kept('event', append.stream, 1, 0);
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
     PERFORM sluice_private.wake_stream(append.stream);
@@ -92,14 +92,14 @@ BEGIN
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN
-      RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
-        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+      PERFORM sluice_private.find_stream(append_many.stream); -- fails
     END IF;
     IF given = 0 THEN
       RETURN;
     END IF;
     SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-      SELECT coalesce(sluice_private.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      SELECT coalesce(sluice_private.event_slot(o.key, log.slots),
+        (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
       SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
@@ -109,8 +109,12 @@ BEGIN
   END LOOP;
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  SELECT log.id, coalesce(sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
-         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
+  SELECT log.id,
+         coalesce(
+           sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1)
+         )::smallint,
+         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload,
+         coalesce(r.headers, '{}')
   FROM (
     SELECT r.* FROM ROWS FROM (
       jsonb_array_elements(payloads),
@@ -120,10 +124,7 @@ BEGIN
   ) r
   RETURNING position;
   GET DIAGNOSTICS taken = ROW_COUNT;
-  IF taken < given THEN
-    RAISE EXCEPTION 'sluice.event: expected to take % event(s) for stream "%", took %', given, append_many.stream, taken
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.require_kept('event', append_many.stream, given, taken);
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
     PERFORM sluice_private.wake_stream(append_many.stream);
   END IF;
@@ -132,6 +133,3 @@ $$;
 COMMENT ON FUNCTION sluice.append_many IS
   'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their '
   'positions. options: an array with one object per element, with orderingKey, type, schemaVersion and headers.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;

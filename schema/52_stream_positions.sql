@@ -1,14 +1,16 @@
 -- Positions of streams, and events between them.
 --
--- Positions and locks are as of now, and events and progress as of the snapshot. What judges by both needs a snapshot that is newer than the
--- positions, or it takes an event that it does not see for none: such functions begin with sluice_private.check_isolation.
+-- Positions and locks are as of now, and events and progress as of the snapshot. What judges by both needs a snapshot that
+-- is newer than the positions, or it takes an event that it does not see for none: such functions begin with
+-- sluice_private.check_isolation.
 --
 -- Public functions: sluice.stream_positions, sluice.events.
 
--- Behind which position each slot begins with the first event that was appended at an instant or later; its bound if there is
--- none. By bisection: each step is one descent of (slot, position) to the first event behind the middle, some 30 for each
--- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends, unless it was set back, as by a
--- fail-over: the bisection looks for ten minutes earlier, and then reads on. Through sluice.event the server would lock the segments of all streams.
+-- Behind which position each slot begins with the first event that was appended at an instant or later; its bound if there
+-- is none. By bisection: each step is one descent of (slot, position) to the first event behind the middle, some 30 for each
+-- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends, unless it was
+-- set back, as by a fail-over: the bisection looks for ten minutes earlier, and then reads on. Through sluice.event the
+-- server would lock the segments of all streams.
 CREATE FUNCTION sluice_private.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -21,7 +23,8 @@ BEGIN
       WHERE e.slot = s.slot AND e.position > b.low AND e.position <= s.bound AND e.appended_at >= $2
       ORDER BY e.position LIMIT 1
     ), s.bound) ORDER BY s.slot)
-    FROM (SELECT (o.ordinal - 2)::smallint AS slot, o.bound FROM unnest($3) WITH ORDINALITY AS o (bound, ordinal) WHERE o.ordinal > 1) s
+    FROM (SELECT (o.ordinal - 2)::smallint AS slot, o.bound FROM unnest($3) WITH ORDINALITY AS o (bound, ordinal)
+      WHERE o.ordinal > 1) s
     CROSS JOIN LATERAL (
       WITH RECURSIVE step (low, high) AS (
         SELECT $1, greatest(s.bound, $1)
@@ -43,7 +46,8 @@ $$;
 
 -- Behind which position each slot begins: at the start, which is what is still there; at the end, which is what is settled
 -- now; at a position, which may be behind an append that is open, and behind the head is the end; or at an instant.
-CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position bigint DEFAULT NULL, at_time timestamptz DEFAULT NULL) RETURNS bigint[]
+CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position bigint DEFAULT NULL,
+  at_time timestamptz DEFAULT NULL) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -62,8 +66,10 @@ BEGIN
     PERFORM sluice_private.check_isolation();
     RETURN sluice_private.positions_at(log, at_time, bounds);
   END IF;
-  RAISE EXCEPTION 'place: expected start, end, position with at_position, or time with at_time, received %', coalesce(quote_literal(left(place, 80)), 'NULL')
-    USING ERRCODE = '22023', HINT = 'As in sluice.stream_positions(''orders'', ''time'', at_time => now() - interval ''1 day'').';
+  RAISE EXCEPTION 'place: expected start, end, position with at_position, or time with at_time, received %',
+    coalesce(quote_literal(left(place, 80)), 'NULL')
+    USING ERRCODE = '22023',
+      HINT = 'As in sluice.stream_positions(''orders'', ''time'', at_time => now() - interval ''1 day'').';
 END
 $$;
 COMMENT ON FUNCTION sluice.stream_positions IS
@@ -72,14 +78,15 @@ COMMENT ON FUNCTION sluice.stream_positions IS
 
 -- What a reader must know of a stream, and in an earlier statement than the one that reads: the number in its table's name,
 -- what has been trimmed, and up to which position each slot is settled (the first number is the head).
-CREATE FUNCTION sluice_private.stream_bounds(stream text) RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
+CREATE FUNCTION sluice_private.stream_bounds(stream text)
+RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice_private.find_stream(stream);
 BEGIN
   IF pg_is_in_recovery() THEN
-    RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of appends that are open'
+    RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of open appends'
       USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
   END IF;
   PERFORM sluice_private.check_isolation();
@@ -88,10 +95,11 @@ BEGIN
 END
 $$;
 
--- Events between two places of a page of slots and windows, in order of position: see sluice_private.read_events in the library. It
--- has the rights of the owner, because a stream's table is made after the roles have been granted what they may read.
--- Each slot is a range of (slot, position), which ends at its LIMIT; the rows of the slots are sorted by position.
-CREATE FUNCTION sluice_private.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[], most integer, type text DEFAULT NULL,
+-- Events between two places of a page of slots and windows, in order of position: see sluice_private.read_events in the
+-- library. It has the rights of the owner, because a stream's table is made after the roles have been granted what they may
+-- read. Each slot is a range of (slot, position), which ends at its LIMIT; the rows of the slots are sorted by position.
+CREATE FUNCTION sluice_private.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[],
+  most integer, type text DEFAULT NULL,
                                    ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -104,14 +112,18 @@ BEGIN
       ORDER BY e.position LIMIT $4
     ) e
     ORDER BY e.position LIMIT $4
-  $query$, sluice_private.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+  $query$, sluice_private.part_of_log('event_' || stream_id,
+                                      (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
   USING slots, starts, ends, most, type, ordering_key;
 END
 $$;
 
--- The first position behind a place, of any of the slots; null: there is none. Segment by segment, without those that are known to have none.
-CREATE FUNCTION sluice_private.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
+-- The first position behind a place, of any of the slots; null: there is none. Segment by segment, without those that are
+-- known to have none.
+CREATE FUNCTION sluice_private.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[])
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
+  SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
   low bigint := (SELECT min(s) FROM unnest(starts) AS s);
@@ -131,18 +143,20 @@ BEGIN
         SELECT e.position FROM %s e
         WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish ORDER BY e.position LIMIT 1
       ) e
-    $query$, sluice_private.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
+    $query$, sluice_private.part_of_log('event_' || stream_id, part - 1, part + 999999999))
+      INTO found_position USING slots, starts, ends;
     EXIT WHEN found_position IS NOT NULL;
   END LOOP;
   RETURN found_position;
 END
 $$;
 
--- No view: a view of all streams cannot be planned without the tables of all of them, and the server locks what a plan names, so one
--- look would take thousands of locks from everybody. This opens segment after segment until it has enough, and skips those that are
--- known to have nothing behind `after`.
+-- No view: a view of all streams cannot be planned without the tables of all of them, and the server locks what a plan
+-- names, so one look would take thousands of locks from everybody. This opens segment after segment until it has enough, and
+-- skips those that are known to have nothing behind `after`.
 CREATE FUNCTION sluice.events(stream text, after bigint DEFAULT 0, most integer DEFAULT 1000) RETURNS TABLE (
-  "position" bigint, slot smallint, type text, schema_version integer, payload jsonb, headers jsonb, ordering_key text, appended_at timestamptz
+  "position" bigint, slot smallint, type text, schema_version integer, payload jsonb, headers jsonb, ordering_key text,
+  appended_at timestamptz
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -153,10 +167,8 @@ DECLARE
   taken bigint;
   part bigint;
 BEGIN
-  IF wanted IS NULL OR wanted NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(wanted::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'For more, call it again with after => the last position that it has returned.';
-  END IF;
+  PERFORM sluice_private.check_integer('most', most, 10000,
+    'For more, call it again behind the last position that it has returned.');
   FOR part IN
     SELECT g.first FROM sluice.segment g
     WHERE g.stream_id = log.id AND g.first > low - 999999999
@@ -166,7 +178,8 @@ BEGIN
     RETURN QUERY
       SELECT e.position, e.slot, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
       FROM sluice_private.read_events(
-        log.id, slots, array_fill(greatest(low, part - 1), ARRAY[log.slots]), array_fill(part + 999999999, ARRAY[log.slots]), wanted::integer
+        log.id, slots, array_fill(greatest(low, part - 1), ARRAY[log.slots]), array_fill(part + 999999999, ARRAY[log.slots]),
+        wanted::integer
       ) e
       ORDER BY e.position;
     GET DIAGNOSTICS taken = ROW_COUNT;
@@ -178,7 +191,3 @@ $$;
 COMMENT ON FUNCTION sluice.events IS
   'Returns up to most events of a stream behind a position, in the order of their positions. It reads no segments other '
   'than theirs.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
-  sluice_private.next_position, sluice.events FROM PUBLIC;

@@ -3,11 +3,13 @@
 -- Public functions: sluice.create_group, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
 -- sluice.delete_group.
 
--- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in microseconds
--- since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its key wait
--- for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The transaction
--- has its number before it draws an id: see sluice_private.insert_message. It fails unless the table takes all of them.
-CREATE FUNCTION sluice_private.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
+-- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in
+-- microseconds since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its
+-- key wait for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The
+-- transaction has its number before it draws an id: see sluice_private.insert_message. It fails unless the table takes all
+-- of them.
+CREATE FUNCTION sluice_private.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[],
+  due_us double precision[],
                                     errors text[], details jsonb[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -21,7 +23,8 @@ BEGIN
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
   EXECUTE format('
-    INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt, enqueued_at, due_at, failed_at,
+    INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt,
+      enqueued_at, due_at, failed_at,
                                 last_error, failures, lease, event_position)
     SELECT $1, e.ordering_key, e.type, e.schema_version, e.payload, e.headers, given.attempt, e.appended_at,
            coalesce(timestamptz ''epoch'' + given.due_us * interval ''1 microsecond'', clock_timestamp()),
@@ -40,7 +43,8 @@ END
 $$;
 
 -- Events that are given up in their first try.
-CREATE FUNCTION sluice_private.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[],
+CREATE FUNCTION sluice_private.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[],
+  reasons text[], errors text[],
                                    details jsonb[])
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -53,11 +57,13 @@ BEGIN
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
   EXECUTE format('
-    INSERT INTO sluice.dead_letter (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, reason, error,
+    INSERT INTO sluice.dead_letter (queue, id, priority, ordering_key, type, schema_version, payload,
+      headers, attempt, reason, error,
                                     failures, enqueued_at, event_position)
-    SELECT $1, nextval(pg_get_serial_sequence(''sluice.message'', ''id'')), 5, e.ordering_key, e.type, e.schema_version, e.payload, e.headers,
-           given.attempt, given.reason, given.error,
-           sluice_private.add_failure(NULL, given.attempt, coalesce(given.error, given.reason), given.details, clock_timestamp()),
+    SELECT $1, nextval(pg_get_serial_sequence(''sluice.message'', ''id'')), 5, e.ordering_key, e.type, e.schema_version,
+           e.payload, e.headers, given.attempt, given.reason, given.error,
+           sluice_private.add_failure(NULL, given.attempt, coalesce(given.error, given.reason),
+             given.details, clock_timestamp()),
            e.appended_at, e.position
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
          AS given (slot, position, attempt, reason, error, details)
@@ -81,9 +87,10 @@ END
 $$;
 
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
--- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end, which
--- is what is settled now: an append that is open now is still seen.
-CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, defer_limit integer DEFAULT NULL) RETURNS boolean
+-- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end,
+-- which is what is settled now: an append that is open now is still seen.
+CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, defer_limit integer DEFAULT NULL)
+RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -105,7 +112,8 @@ BEGIN
   -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
-  INSERT INTO sluice.stream_group (stream, name, defer_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.defer_limit, 1000))
+  INSERT INTO sluice.stream_group (stream, name, defer_limit)
+  VALUES (create_group.stream, create_group.name, coalesce(create_group.defer_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
@@ -113,19 +121,23 @@ BEGIN
   ends := sluice_private.slot_bounds(log.id, log.positions);
   INSERT INTO sluice.group_progress (group_id, slot, position)
   SELECT number, slot, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[slot + 2]
-                                                                    WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END))
+                                                                    WHEN cardinality(start_at) = 1 THEN start_at[1]
+                                                                    ELSE start_at[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
   -- One of this name may have been deleted while its members slept.
   PERFORM sluice_private.wake_stream(stream);
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sluice.create_group IS 'Makes a group of a stream, if there is none of this name. Returns whether it was made.';
+COMMENT ON FUNCTION sluice.create_group IS
+  'Makes a group of a stream, if there is none of this name. Returns whether it was made.';
 
--- How many events there may be behind one position and up to another: positions, without those that a closed segment left out.
+-- How many events there may be behind one position and up to another: positions, without those that a closed segment left
+-- out.
 CREATE FUNCTION sluice_private.positions_between(stream_id integer, after bigint, upto bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(greatest(0, least(upto, coalesce(g.last, g.first + 999999999)) - greatest(after, g.first - 1))), 0)::bigint
+  SELECT coalesce(sum(greatest(0,
+    least(upto, coalesce(g.last, g.first + 999999999)) - greatest(after, g.first - 1))), 0)::bigint
   FROM sluice.segment g WHERE g.stream_id = positions_between.stream_id
 $$;
 
@@ -140,19 +152,24 @@ CREATE FUNCTION sluice_private.next_segments(log sluice.stream, of_group text, f
   ), 0)
   FROM sluice.stream_group g CROSS JOIN generate_series(0, log.slots - 1) AS s (slot)
   CROSS JOIN LATERAL (
-    SELECT p.position FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1
+    SELECT p.position FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = s.slot
+    ORDER BY p.position DESC LIMIT 1
   ) p
   CROSS JOIN LATERAL (SELECT greatest(log.trimmed_to, coalesce(from_positions[s.slot + 1], p.position)) AS start) n
   WHERE g.stream = log.stream AND (of_group IS NULL OR g.name = of_group)
 $$;
 
--- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to `most` in four
--- segments, and beyond that taken from the positions. Events that wait behind an open append are among them. Three descents for each slot, and
--- `most` index entries. A look at all streams locks four segments of each at most, and one more for each place where slots of groups are.
-CREATE FUNCTION sluice_private.read_group_slots(of_stream text, of_group text, most integer, from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
-  stream text, name text, slot smallint, "position" bigint, settled bigint, next_position bigint, next_appended_at timestamptz, unread bigint,
-  moved_at timestamptz, held_until timestamptz, attempt integer, last_error text, open_pid integer, open_since timestamptz
-) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
+-- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to
+-- `most` in four segments, and beyond that taken from the positions. Events that wait behind an open append are among them.
+-- Three descents for each slot, and `most` index entries. A look at all streams locks four segments of each at most, and one
+-- more for each place where slots of groups are.
+CREATE FUNCTION sluice_private.read_group_slots(of_stream text, of_group text, most integer,
+  from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
+  stream text, name text, slot smallint, "position" bigint, settled bigint, next_position bigint,
+  next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
+  last_error text, open_pid integer, open_since timestamptz
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
+  SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 #variable_conflict use_column
 DECLARE
@@ -175,14 +192,17 @@ BEGIN
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, slot, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
-          SELECT p.* FROM sluice.group_progress p WHERE p.group_id = r.group_id AND p.slot = r.slot ORDER BY p.position DESC LIMIT 1
+          SELECT p.* FROM sluice.group_progress p WHERE p.group_id = r.group_id AND p.slot = r.slot
+          ORDER BY p.position DESC LIMIT 1
         ) p
         LEFT JOIN LATERAL (
-          SELECT e.position, e.appended_at FROM %1$s e WHERE e.slot = r.slot AND e.position > r.start ORDER BY e.position LIMIT 1
+          SELECT e.position, e.appended_at FROM %1$s e WHERE e.slot = r.slot AND e.position > r.start
+          ORDER BY e.position LIMIT 1
         ) f ON true
         CROSS JOIN LATERAL (
           SELECT count(*) AS events FROM (
-            SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.slot = r.slot AND e.position > r.start ORDER BY e.position LIMIT $4
+            SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.slot = r.slot AND e.position > r.start
+            ORDER BY e.position LIMIT $4
           ) e
         ) c
         LEFT JOIN sluice_private.open_appends_of($1) o ON o.slot = r.slot
@@ -195,7 +215,8 @@ END
 $$;
 
 -- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
-CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
+CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer)
+RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.slot, r.position, r.next_position, r.attempt, r.last_error
@@ -253,7 +274,8 @@ BEGIN
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM sluice_private.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error], NULL);
+  PERFORM sluice_private.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
+    ARRAY[held.last_error], NULL);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.slot = held.slot;
   INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (this_group.id, held.slot, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -278,10 +300,11 @@ BEGIN
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
-  SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
-      on_failure = coalesce(group_set.on_failure, g.on_failure)
+  SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit),
+      keep_unread = coalesce(group_set.keep_unread, g.keep_unread), on_failure = coalesce(group_set.on_failure, g.on_failure)
   WHERE g.id = this_group.id
-    AND (g.defer_limit <> group_set.defer_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
+    AND (g.defer_limit <> group_set.defer_limit
+         OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
          OR g.on_failure <> group_set.on_failure);
   RETURN FOUND;
 END
@@ -290,9 +313,9 @@ COMMENT ON FUNCTION sluice.group_set IS
   'Changes how many events a group may defer, whether its unread events are kept, and what it does on_failure: defer or '
   'stop. null keeps the old value. Returns whether something changed.';
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. deferred, what becomes of messages
--- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
--- said to have lost is forgotten. Returns how many messages were dropped.
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next
+-- one. deferred, what becomes of messages that wait in its queue: keep (they are tried again as well) or drop; null: the
+-- move is refused if there are any. What it is said to have lost is forgotten. Returns how many messages were dropped.
 CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], deferred text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -304,19 +327,23 @@ DECLARE
   dropped bigint := 0;
 BEGIN
   IF deferred NOT IN ('keep', 'drop') THEN
-    RAISE EXCEPTION 'deferred: expected keep or drop, received %', quote_literal(left(deferred, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
+    RAISE EXCEPTION 'deferred: expected keep or drop, received %', quote_literal(left(deferred, 80))
+      USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
   END IF;
-  -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
+  -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the
+  -- transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   IF starts IS NULL THEN
     RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.slots
-      USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
+      USING ERRCODE = '22023',
+        HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
   END IF;
   PERFORM sluice_private.check_starts('starts', starts, log.slots);
   this_group := sluice_private.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND deferred IS NULL THEN
-    RAISE EXCEPTION 'deferred: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
+    RAISE EXCEPTION 'deferred: expected keep or drop, because % events wait in queue "%:%", received none', waiting,
+      stream, name
       USING ERRCODE = 'SL033', HINT = 'keep: they are tried again as well. drop: they are removed.';
   ELSIF deferred = 'drop' THEN
     -- In the order of claims, which wait for messages in slots that they have locked.
@@ -327,7 +354,8 @@ BEGIN
   head := sluice_private.stream_head(log.positions);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT this_group.id, slot, greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END))
+  SELECT this_group.id, slot,
+    greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
@@ -366,8 +394,3 @@ $$;
 COMMENT ON FUNCTION sluice.delete_group IS
   'Deletes a group with its deferred events, its dead letters and the settings of its queue. Returns how many messages '
   'and dead letters it deleted.';
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
-  sluice_private.read_group_slots, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
-  sluice.delete_group FROM PUBLIC;

@@ -10,7 +10,8 @@ $$;
 
 CREATE FUNCTION sluice_private.segment_bytes(stream_id integer, first bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(pg_total_relation_size(to_regclass(format('sluice.%I', sluice_private.segment_table(stream_id, first)))), 0)
+  SELECT coalesce(pg_total_relation_size(to_regclass(
+    format('sluice.%I', sluice_private.segment_table(stream_id, first)))), 0)
 $$;
 
 -- Whether what a group has not read stays where its stream says so.
@@ -23,7 +24,8 @@ $$;
 
 -- The first and the last event in a table, behind one position and up to another, that a group has not read. table: of the
 -- stream or of one segment, also after it has been detached.
-CREATE FUNCTION sluice_private.unread_in(log_table text, of_group integer, after bigint, upto bigint, OUT first bigint, OUT last bigint)
+CREATE FUNCTION sluice_private.unread_in(log_table text, of_group integer, after bigint, upto bigint,
+  OUT first bigint, OUT last bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 BEGIN
@@ -40,8 +42,8 @@ BEGIN
 END
 $$;
 
--- Moves the low-water mark, and tells the groups that have not read what is below it. A claim that looks at what its group has
--- lost after it has read, in a later statement, passes nothing over.
+-- Moves the low-water mark, and tells the groups that have not read what is below it. A claim that looks at what its group
+-- has lost after it has read, in a later statement, passes nothing over.
 CREATE FUNCTION sluice_private.move_mark(log sluice.stream, upto bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -85,7 +87,8 @@ BEGIN
   wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b));
   trimmed_to := wanted;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND NOT force ORDER BY o.name LOOP
-    unread := CASE WHEN sluice_private.pins(log, g) THEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
+    unread := CASE WHEN sluice_private.pins(log, g)
+      THEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
     IF unread IS NOT NULL THEN
       held_by := held_by || g.name;
       trimmed_to := least(trimmed_to, unread - 1);
@@ -112,8 +115,8 @@ COMMENT ON FUNCTION sluice.trim_stream IS
   'not read. trimmed_to: the last removed position. events: how many are removed. held_by: the groups that stopped it. '
   'lost_by: the groups that had not read removed events. dry_run removes nothing.';
 
--- Segments that positions have come to: by themselves, or by a sluice_private.open_next_segment that was rolled back, which leaves
--- its setval. So the last position of the segment before is read from its events.
+-- Segments that positions have come to: by themselves, or by a sluice_private.open_next_segment that was rolled back, which
+-- leaves its setval. So the last position of the segment before is read from its events.
 CREATE FUNCTION sluice_private.note_open_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -123,7 +126,8 @@ DECLARE
   closing sluice.segment;
   ends bigint;
 BEGIN
-  UPDATE sluice.segment g SET opened_at = clock_timestamp() WHERE g.stream_id = log.id AND g.opened_at IS NULL AND g.first <= next;
+  UPDATE sluice.segment g SET opened_at = clock_timestamp()
+  WHERE g.stream_id = log.id AND g.opened_at IS NULL AND g.first <= next;
   GET DIAGNOSTICS opened = ROW_COUNT;
   IF opened > 0 THEN
     FOR closing IN
@@ -142,14 +146,14 @@ BEGIN
 END
 $$;
 
--- Sets the sequence to the first position of the next segment, if the open one has lasted for long enough, or has a quarter of
--- what the stream may take. Not before it has an event; nor before it is noted what the closed ones have, because a claim looks
--- into two segments of which that is not known; nor before the next one is attached, which a transaction
--- before this one has done, because others see the new position at once and the table only when it is committed; and
--- not while an append is open that began before this segment: its lock has 31 bits of a position, and two jumps over it would
--- make those of another; nor while one is open that began before it could see the table of the next one, in which its next append would
--- find no partition. Then it attaches the segment after the next. setval(..., true) to the position before it: with
--- false the sequence would have no last value.
+-- Sets the sequence to the first position of the next segment, if the open one has lasted for long enough, or has a quarter
+-- of what the stream may take. Not before it has an event; nor before it is noted what the closed ones have, because a claim
+-- looks into two segments of which that is not known; nor before the next one is attached, which a transaction before this
+-- one has done, because others see the new position at once and the table only when it is committed; and not while an append
+-- is open that began before this segment: its lock has 31 bits of a position, and two jumps over it would make those of
+-- another; nor while one is open that began before it could see the table of the next one, in which its next append would
+-- find no partition. Then it attaches the segment after the next. setval(..., true) to the position before it: with false
+-- the sequence would have no last value.
 CREATE FUNCTION sluice_private.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -159,7 +163,8 @@ DECLARE
   next bigint;
   ready bigint;
 BEGIN
-  SELECT g.* INTO open_one FROM sluice.segment g WHERE g.stream_id = log.id AND g.opened_at IS NOT NULL ORDER BY g.first DESC LIMIT 1;
+  SELECT g.* INTO open_one FROM sluice.segment g WHERE g.stream_id = log.id AND g.opened_at IS NOT NULL
+  ORDER BY g.first DESC LIMIT 1;
   next := open_one.first + 1000000000;
   IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next) THEN
     PERFORM sluice_private.attach_segment(log.id, next);
@@ -169,12 +174,14 @@ BEGIN
   END IF;
   UPDATE sluice.segment g SET ready_from = bounds[1] WHERE g.stream_id = log.id AND g.first = next AND g.ready_from IS NULL;
   SELECT g.ready_from INTO ready FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next;
-  IF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000 AND settled >= greatest(open_one.first - 1, ready)
+  IF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000
+    AND settled >= greatest(open_one.first - 1, ready)
     AND (open_one.opened_at <= clock_timestamp() - log.segment_ms * interval '1 millisecond'
          OR sluice_private.segment_bytes(log.id, open_one.first) > log.retain_bytes / 4)
   THEN
     PERFORM setval(log.positions, next - 1, true);
-    UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = bounds[1] WHERE g.stream_id = log.id AND g.first = open_one.first;
+    UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = bounds[1]
+    WHERE g.stream_id = log.id AND g.first = open_one.first;
     UPDATE sluice.segment g SET opened_at = clock_timestamp() WHERE g.stream_id = log.id AND g.first = next;
     PERFORM sluice_private.attach_segment(log.id, next + 1000000000);
     RETURN 2;
@@ -191,7 +198,8 @@ DECLARE
   closed bigint;
 BEGIN
   FOR closed IN
-    SELECT g.first FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL ORDER BY g.first
+    SELECT g.first FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL
+    ORDER BY g.first
   LOOP
     EXIT WHEN settled < closed + 999999999;
     EXECUTE format($query$
@@ -207,30 +215,34 @@ BEGIN
 END
 $$;
 
--- Marks closed segments that are to go, the oldest first, and moves the low-water mark to their ends. A segment goes if it is
--- below the mark, too old, or the oldest of a stream that takes too much; and no append is open that may have events in
+-- Marks closed segments that are to go, the oldest first, and moves the low-water mark to their ends. A segment goes if it
+-- is below the mark, too old, or the oldest of a stream that takes too much; and no append is open that may have events in
 -- it, and no group pins it.
 CREATE FUNCTION sluice_private.mark_segments(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   settled bigint := (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b);
-  bytes bigint := (SELECT sum(sluice_private.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
+  bytes bigint := (SELECT sum(sluice_private.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g
+    WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
   old sluice.segment;
   ends bigint;
   marked integer := 0;
 BEGIN
-  IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL) THEN
+  IF NOT EXISTS (SELECT FROM sluice.segment g
+    WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL) THEN
     RETURN 0;
   END IF;
   -- A transaction that makes or moves a group has the row in share mode until others see the result.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR NO KEY UPDATE;
   FOR old IN
-    SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL ORDER BY g.first
+    SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL
+    ORDER BY g.first
   LOOP
     ends := old.first + 999999999;
     EXIT WHEN settled < ends;
     IF ends > log.trimmed_to THEN
-      EXIT WHEN (old.closed_at > clock_timestamp() - log.retain_ms * interval '1 millisecond') IS NOT FALSE AND (bytes > log.retain_bytes) IS NOT TRUE;
+      EXIT WHEN (old.closed_at > clock_timestamp() - log.retain_ms * interval '1 millisecond') IS NOT FALSE
+        AND (bytes > log.retain_bytes) IS NOT TRUE;
       EXIT WHEN EXISTS (
         SELECT FROM sluice.stream_group g
         WHERE g.stream = log.stream AND sluice_private.pins(log, g)
@@ -247,11 +259,13 @@ BEGIN
 END
 $$;
 
--- One pass over the segments of a stream, or of every stream: notes which one is open, opens the next one in time, attaches the one after it,
--- and marks those that are to go. Returns how many segments it has opened, attached or marked. What waits for a lock for longer
--- than a moment is left to the next pass. With all streams, one that fails is reported by a warning, and the others are kept.
+-- One pass over the segments of a stream, or of every stream: notes which one is open, opens the next one in time, attaches
+-- the one after it, and marks those that are to go. Returns how many segments it has opened, attached or marked. What waits
+-- for a lock for longer than a moment is left to the next pass. With all streams, one that fails is reported by a warning,
+-- and the others are kept.
 CREATE FUNCTION sluice.keep_segments(of_stream text DEFAULT NULL) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+  SET lock_timeout = '50ms' AS $$
 DECLARE
   log sluice.stream;
   done integer := 0;
@@ -280,12 +294,14 @@ END
 $$;
 
 -- Segments that are to go, and how far that has come: attached, pending (a DETACH CONCURRENTLY was interrupted) or detached.
-CREATE FUNCTION sluice.segments_to_drop() RETURNS TABLE (stream text, stream_id integer, first bigint, log text, part text, state text)
+CREATE FUNCTION sluice.segments_to_drop()
+RETURNS TABLE (stream text, stream_id integer, first bigint, log text, part text, state text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   SELECT s.stream, g.stream_id, g.first, 'event_' || g.stream_id, sluice_private.segment_table(g.stream_id, g.first),
          CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END
   FROM sluice.segment g JOIN sluice.stream s ON s.id = g.stream_id
-  LEFT JOIN pg_inherits i ON i.inhrelid = to_regclass(format('sluice.%I', sluice_private.segment_table(g.stream_id, g.first)))
+  LEFT JOIN pg_inherits i ON i.inhrelid = to_regclass(
+    format('sluice.%I', sluice_private.segment_table(g.stream_id, g.first)))
   WHERE g.dropping_at IS NOT NULL
   ORDER BY g.stream_id, g.first
 $$;
@@ -295,7 +311,8 @@ $$;
 -- detached here, for a role that does not own the tables: that takes the whole stream for a moment, and gives up after 50
 -- ms.
 CREATE FUNCTION sluice.drop_segment(stream_id integer, first bigint) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+  SET lock_timeout = '50ms' AS $$
 #variable_conflict use_variable
 DECLARE
   part text := sluice_private.segment_table(stream_id, first);
@@ -308,7 +325,8 @@ BEGIN
   IF going IS NULL THEN
     RETURN;
   ELSIF going <> 'detached' THEN
-    EXECUTE format('ALTER TABLE sluice.%I DETACH PARTITION sluice.%I%s', 'event_' || stream_id, part, CASE going WHEN 'pending' THEN ' FINALIZE' ELSE '' END);
+    EXECUTE format('ALTER TABLE sluice.%I DETACH PARTITION sluice.%I%s', 'event_' || stream_id, part,
+      CASE going WHEN 'pending' THEN ' FINALIZE' ELSE '' END);
   END IF;
   IF to_regclass(format('sluice.%I', part)) IS NOT NULL THEN
     FOR g IN
@@ -317,7 +335,8 @@ BEGIN
     LOOP
       IF (sluice_private.unread_in(part, g.id, first - 1, ends)).first IS NULL THEN
         UPDATE sluice.stream_group o
-        SET lost_from = CASE WHEN o.lost_to > ends THEN greatest(o.lost_from, ends + 1) END, lost_to = CASE WHEN o.lost_to > ends THEN o.lost_to END
+        SET lost_from = CASE WHEN o.lost_to > ends THEN greatest(o.lost_from, ends + 1) END,
+            lost_to = CASE WHEN o.lost_to > ends THEN o.lost_to END
         WHERE o.id = g.id;
       END IF;
     END LOOP;
@@ -331,18 +350,17 @@ $$;
 CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   head bigint, segments bigint, bytes bigint, events bigint, open_appends bigint, open_pid integer, open_since timestamptz
 ) LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT l.bounds[1], g.segments, g.bytes, sluice_private.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
+  SELECT l.bounds[1], g.segments, g.bytes, sluice_private.positions_between(s.id, s.trimmed_to, l.bounds[1]),
+    coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
   CROSS JOIN LATERAL (SELECT sluice_private.slot_bounds(s.id, s.positions) AS bounds) l
   CROSS JOIN LATERAL (
-    SELECT count(*) AS segments, coalesce(sum(sluice_private.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes FROM sluice.segment g WHERE g.stream_id = s.id
+    SELECT count(*) AS segments, coalesce(sum(sluice_private.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes
+    FROM sluice.segment g WHERE g.stream_id = s.id
   ) g
   LEFT JOIN LATERAL (
-    SELECT max(o.transactions) AS appends, (array_agg(o.pid ORDER BY o.since))[1] AS pid, min(o.since) AS since FROM sluice_private.open_appends_of(s.id) o
+    SELECT max(o.transactions) AS appends, (array_agg(o.pid ORDER BY o.since))[1] AS pid, min(o.since) AS since
+    FROM sluice_private.open_appends_of(s.id) o
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
-
--- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.trim_stream, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment,
-  sluice_private.read_stream FROM PUBLIC;

@@ -32,7 +32,8 @@ COMMENT ON FUNCTION sluice.peek IS
 -- What is known of one message, by its id or by its dedupe key: one row always. All of it is as of one snapshot. The history
 -- has a message by its id in each of its partitions.
 CREATE FUNCTION sluice.status(
-  queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text, OUT requeued_id bigint,
+  queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text,
+  OUT requeued_id bigint,
   OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz, OUT locked_by integer
 )
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -72,11 +73,13 @@ BEGIN
   END IF;
   -- The one that was to run after the other may have gone first.
   FOREACH id IN ARRAY array_remove(ARRAY[id, pointer.running_id], NULL) LOOP
-    SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c WHERE c.queue = queue AND c.id = id;
+    SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c
+    WHERE c.queue = queue AND c.id = id;
     IF FOUND THEN
       RETURN;
     END IF;
-    SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d WHERE d.queue = queue AND d.id = id;
+    SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d
+    WHERE d.queue = queue AND d.id = id;
     IF FOUND THEN
       RETURN;
     END IF;

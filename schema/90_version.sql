@@ -1,4 +1,4 @@
--- The version of the schema, as a library asks for it.
+-- The version of the schema, as a library asks for it, and who may call its functions.
 --
 -- Public functions: sluice.schema_version.
 
@@ -6,3 +6,19 @@
 -- version that can still work on it. Every migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 1, 1';
+
+-- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
+DO $$
+DECLARE
+  of_owner regprocedure;
+BEGIN
+  FOR of_owner IN
+    SELECT p.oid FROM pg_proc p
+    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
+  LOOP
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', of_owner);
+  END LOOP;
+END
+$$;
+
+DROP FUNCTION sluice_private.describe;

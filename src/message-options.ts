@@ -1,4 +1,4 @@
-import type { Duration } from './basics/duration.ts'
+import { type Duration, HUNDRED_YEARS } from './basics/duration.ts'
 import { LARGEST_INTEGER } from './basics/options.ts'
 import type { Headers } from './message.ts'
 
@@ -37,7 +37,7 @@ export const MESSAGE_OPTIONS = {
     kind: 'time',
     sql: 'double precision',
     least: '0ms',
-    most: '36525d',
+    most: HUNDRED_YEARS,
     value: 'duration',
     help: 'due this long after the enqueue',
     computed: true,
@@ -54,7 +54,7 @@ export const MESSAGE_OPTIONS = {
     kind: 'time',
     sql: 'double precision',
     least: '1ms',
-    most: '36500d',
+    most: HUNDRED_YEARS,
     value: 'duration',
     help: 'its time to live, counted from the due time',
     computed: true,

@@ -91,7 +91,7 @@ export function ackBy(name: string, options: { readonly dedupeFor?: Duration } =
   checkKeys(name, options, ['dedupeFor'], `As in ${name}({ dedupeFor: '10m' })`)
   const { dedupeFor } = options
   if (dedupeFor === undefined) return { kind: 'ack' }
-  return { kind: 'ack', dedupeForMs: toMsWithin(`${name}.dedupeFor`, dedupeFor, '0ms', '36500d') }
+  return { kind: 'ack', dedupeForMs: toMsWithin(`${name}.dedupeFor`, dedupeFor, '0ms') }
 }
 
 /**

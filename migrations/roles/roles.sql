@@ -48,11 +48,12 @@ BEGIN
     ON sluice.message TO sluice_producer;
   GRANT SELECT ON sluice.queue TO sluice_producer;
   -- Schedules enqueue later, and with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice_private.schedule_define, sluice_private.bounded_ms TO
-    sluice_producer, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice_private.schedule_define, sluice_private.bounded_ms,
+    sluice_private.check_type TO sluice_producer, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice_private.insert_plain, sluice_private.insert_message,
     sluice_private.foreign_characters, sluice_private.first_due_at, sluice_private.check_payload_bytes,
-    sluice_private.queue_defaults, sluice_private.check_enqueue TO sluice_producer;
+    sluice_private.queue_defaults, sluice_private.check_enqueue, sluice_private.check_time,
+    sluice_private.check_due_at, sluice_private.check_bytes, sluice_private.require_kept TO sluice_producer;
   -- By these it changes messages that wait and have its dedupe key. They run with the rights of the schema's owner.
   GRANT EXECUTE ON FUNCTION sluice.enqueue_deduped, sluice_private.check_dedupe, sluice_private.insert_deduped,
     sluice_private.insert_all_deduped TO sluice_producer;
@@ -81,7 +82,7 @@ BEGIN
     sluice_private.permit_taken, sluice_private.lock_permits, sluice_private.lease_permits, sluice_private.take_tokens,
     sluice_private.return_tokens, sluice_private.renew_permitted, sluice_private.lease_allowed,
     sluice_private.in_progress, sluice_private.full_xid, sluice_private.count_of_tenant, sluice_private.lock_of_tenant,
-    sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.pick_tenants,
+    sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.lock_due, sluice_private.pick_tenants,
     sluice_private.room_of_tenant, sluice_private.wait_of_tenant, sluice_private.share_out, sluice_private.note_turn,
     sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
     sluice_worker;
@@ -89,8 +90,9 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice_private.foreign_characters,
     sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
-    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.ctids_of, sluice_private.release_holds,
-    sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
+    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.bury_row, sluice_private.rows_of,
+    sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
+    sluice_private.ctids_of, sluice_private.release_holds, sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance

@@ -5,8 +5,9 @@ export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** One hundred years: longer is a mistake in the unit, and far from the end of timestamptz. */
-const LONGEST_MS = 100 * 365.25 * UNITS.d!
+/** A hundred years of 365.25 days, as PostgreSQL counts the seconds of an interval: longer is a mistake in the unit. */
+export const HUNDRED_YEARS = '36525d'
+export const HUNDRED_YEARS_MS = 36_525 * UNITS.d!
 
 /**
  * The milliseconds of a {@link Duration}: finite, from zero to a hundred years.
@@ -15,7 +16,7 @@ const LONGEST_MS = 100 * 365.25 * UNITS.d!
  */
 export function toMs(duration: unknown, what: string): number {
   const ms = typeof duration === 'string' ? parse(duration) : duration
-  if (typeof ms === 'number' && ms >= 0 && ms <= LONGEST_MS) return ms
+  if (typeof ms === 'number' && ms >= 0 && ms <= HUNDRED_YEARS_MS) return ms
   throw expected(
     'OPTION_INVALID',
     what,
@@ -29,9 +30,9 @@ export function toMs(duration: unknown, what: string): number {
  *
  * @throws SluiceError OPTION_INVALID, naming the option `what`.
  */
-export function toMsWithin(what: string, duration: unknown, least: Duration, most: Duration): number {
-  const ms = Math.ceil(toMs(duration, what))
-  if (ms >= toMs(least, what) && ms <= toMs(most, what)) return ms
+export function toMsWithin(what: string, duration: unknown, least: Duration, most: Duration = HUNDRED_YEARS): number {
+  const ms = toMs(duration, what)
+  if (ms >= toMs(least, what) && ms <= toMs(most, what)) return Math.ceil(ms)
   throw expected('OPTION_INVALID', what, `a duration from '${least}' to '${most}'`, duration)
 }
 

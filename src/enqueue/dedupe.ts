@@ -22,7 +22,7 @@ export function readDedupe(dedupe: unknown, what: string, beside: Beside): RowDe
   checkKeys(what, dedupe, NAMES, REMEDY)
   const given: { readonly [Name in keyof Dedupe]?: unknown } = dedupe
   const onDuplicate = policyOf(given.onDuplicate, `${what}.onDuplicate`)
-  const forMs = given.for === undefined ? null : toMsWithin(`${what}.for`, given.for, '1ms', '36500d')
+  const forMs = given.for === undefined ? null : toMsWithin(`${what}.for`, given.for, '1ms')
   if (onDuplicate === 'throttle' && forMs === null)
     throw new SluiceError('OPTION_INVALID', `${what}.for: throttle needs it. As in for: '10m'`)
   if (onDuplicate === 'debounce' && !beside.time) {

@@ -25,7 +25,7 @@ export function readSettingsInput(what: string, input: QueueSettingsInput): obje
 function read(what: string, value: unknown, setting: QueueSetting): unknown {
   switch (setting.kind) {
     case 'time':
-      return toMsWithin(what, value, setting.least, LONGEST)
+      return toMsWithin(what, value, setting.least)
     case 'count':
       return integerWithin(what, value, 1, setting.most)
     case 'choice':
@@ -37,7 +37,6 @@ function read(what: string, value: unknown, setting: QueueSetting): unknown {
   }
 }
 
-const LONGEST = '36525d'
 const MOST_PER_TIME = 1_000_000
 
 function choiceOf(what: string, value: unknown, words: readonly string[]): string {
@@ -64,7 +63,7 @@ function rateOf(what: string, value: unknown): unknown {
   }: { readonly limit?: unknown; readonly per?: unknown; readonly burst?: unknown } = value
   return {
     limit: integerWithin(`${what}.limit`, limit, 1, MOST_PER_TIME),
-    per: toMsWithin(`${what}.per`, per, '1ms', LONGEST),
+    per: toMsWithin(`${what}.per`, per, '1ms'),
     ...(burst === undefined ? {} : { burst: integerWithin(`${what}.burst`, burst, 1, MOST_PER_TIME) }),
   }
 }

@@ -56,7 +56,7 @@ function slotsOf(slots: unknown): number | null {
 }
 
 function msOf(name: string, duration: unknown): number | null {
-  return duration === undefined ? null : Math.round(toMsWithin(`settings.${name}`, duration, '1s', '36500d'))
+  return duration === undefined ? null : toMsWithin(`settings.${name}`, duration, '1s')
 }
 
 function bytesOf(bytes: unknown): number | null {

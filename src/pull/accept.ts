@@ -4,6 +4,7 @@ import { errorText } from '../errors.ts'
 import { fittedPayload } from '../handle/admit.ts'
 import type { Message } from '../message.ts'
 import type { QueueDefinition } from '../queues.ts'
+import { spentReason } from '../settle/decide.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
 
@@ -61,6 +62,6 @@ export function unfitEvent({ message, error }: UnfitMessage, dead: boolean, retr
   const { queue, id, attempt } = message
   const common = { queue, id, type: message.row.type, attempt, error }
   // The attempt that was the last one is also the number of those that were allowed.
-  if (dead) return { ...common, kind: 'message.dead', reason: `failed ${attempt} of ${attempt} attempts` }
+  if (dead) return { ...common, kind: 'message.dead', reason: spentReason(attempt, attempt) }
   return { ...common, kind: 'message.failed', retryInMs }
 }

@@ -92,6 +92,11 @@ export function decideBack(message: DeliveredMessage, { clock }: Pick<Rules, 'cl
   return { message, decision, outcome: undefined, event: undefined }
 }
 
+/** Why a message dies that has no attempt left, as `sluice_private.spent_reason` says it. */
+export function spentReason(attempt: number, most: number): string {
+  return `failed ${attempt} of ${most} attempts`
+}
+
 /** Its dedupe key stays taken for as long as its handler says, or else as it asks for itself. */
 function acked({ row, keepsKey }: DeliveredMessage, forMs: number | undefined): Decision {
   const keeps = forMs === undefined ? keepsKey : forMs > 0 && row.options?.dedupeKey != null
@@ -108,7 +113,7 @@ function retry(
   const { attempt } = message
   const most = rules.attempts.mostOf(message)
   if (attempt >= most) {
-    return giveUp(message, { attempt, reason: `failed ${attempt} of ${most} attempts`, error }, rules, thrown)
+    return giveUp(message, { attempt, reason: spentReason(attempt, most), error }, rules, thrown)
   }
   const wantedMs = Math.round(afterMs ?? rules.attempts.retryInMs(message, thrown))
   const details = detailsOf(thrown, rules)

@@ -215,7 +215,7 @@ describe('the table of a stream', () => {
       WHEN (NEW.payload = '"${stream}"') EXECUTE FUNCTION public.swallow_${stream}()`)
     await expect(sluice.append(client, stream, stream)).rejects.toMatchObject({ code: 'ROWS_MISSING' })
     const many = sluice.appendMany(sluice.ownTransaction, stream, [{ payload: 1 }, { payload: stream }])
-    await expect(many).rejects.toThrow('expected to take 2 event(s)')
+    await expect(many).rejects.toThrow('expected to take 2 row(s) for stream')
   })
 
   test('locks the slot of every event that append_many puts somewhere, whatever its options are', async ({

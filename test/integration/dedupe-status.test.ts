@@ -179,7 +179,7 @@ describe('what is wrong with a dedupe key', () => {
     [{}, /^options\.dedupe\.key: .*received undefined/],
     ['key', /^options\.dedupe: expected an object of options, received "key"/],
     [{ key: 'K', ttl: 1 }, /^options\.dedupe: expected only the options key, for, onDuplicate, received "ttl"/],
-    [{ key: 'K', for: 0 }, /^options\.dedupe\.for: expected a duration from '1ms' to '36500d'/],
+    [{ key: 'K', for: 0 }, /^options\.dedupe\.for: expected a duration from '1ms' to '36525d'/],
     [
       { key: 'K', onDuplicate: 'replace' },
       /^options\.dedupe\.onDuplicate: expected one of reject, update, requeue, debounce, throttle, received "replace"/,

@@ -512,7 +512,7 @@ describe('a member of sluice_claimer', () => {
     'SELECT FROM sluice.claims',
     'SELECT FROM sluice.messages',
     'DELETE FROM sluice.claim',
-    `SELECT sluice_private.lock_due('q', 1)`,
+    `SELECT sluice_private.lock_due('q', 1, true)`,
     `SELECT sluice_private.bury_locked('q', '{1}', '{1}', '{a}', '{a}')`,
     `SELECT sluice.enqueue('q', '1')`,
     `SELECT sluice.redrive('q')`,

@@ -6,10 +6,10 @@ import { test } from '../support/sluice.ts'
 
 describe('a stream', () => {
   test.for([
-    ["segment => '10000 years'", 'segment: expected 1 second to 100 years, received 10000 years'],
-    ["segment => '999 milliseconds'", 'segment: expected 1 second to 100 years, received 00:00:00.999'],
-    ["retain => '10000 years'", 'retain: expected 0 (none) to 100 years, received 10000 years'],
-    ["retain => '-1 day'", 'retain: expected 0 (none) to 100 years, received -1 days'],
+    ["segment => '10000 years'", 'segment: expected from 1 second to 100 years, received 10000 years'],
+    ["segment => '999 milliseconds'", 'segment: expected from 1 second to 100 years, received 00:00:00.999'],
+    ["retain => '10000 years'", 'retain: expected from zero to 100 years, received 10000 years'],
+    ["retain => '-1 day'", 'retain: expected from zero to 100 years, received -1 days'],
   ])('with %s is refused, made or changed', async ([setting, message], { database, queue }) => {
     const set = () => database.sql(`SELECT sluice.create_stream($1, ${setting})`, [queue])
     await expect(set()).rejects.toMatchObject({ code: '22023', message })

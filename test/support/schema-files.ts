@@ -39,7 +39,7 @@ function codeOf(text: string): string {
   return text
     .replaceAll(/--.*/g, '')
     .replaceAll(/^COMMENT ON .*?';$/gms, '')
-    .replaceAll(/^REVOKE .*?;$/gms, '')
+    .replaceAll(/^SELECT sluice_private\.describe\(.*?^\$\$\);$/gms, '')
     .replaceAll(/HINT = '(?:[^']|'')*'/g, '')
 }
 

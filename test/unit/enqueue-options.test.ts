@@ -50,7 +50,8 @@ describe('readOptions', () => {
 
   test.each<[string, unknown, string]>([
     ['null', null, 'options: expected an object of options, received null'],
-    ['no time to live', { ttl: 0 }, "options.ttl: expected a duration from '1ms' to '36500d', received 0"],
+    ['no time to live', { ttl: 0 }, "options.ttl: expected a duration from '1ms' to '36525d', received 0"],
+    ['a time to live of less than a millisecond', { ttl: 0.0004 }, "options.ttl: expected a duration from '1ms'"],
     ['a lease below a second', { lease: '999ms' }, "options.lease: expected a duration from '1s' to '24h'"],
     ['an empty tenant', { tenant: '' }, 'options.tenant: expected 1 to 255 bytes of text'],
     [

@@ -22,8 +22,7 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
  * record is there before any handler runs. If a row was changed since the statement's snapshot, the locked version is
  * another one: its id leads to it, and where only its place is looked at, {@link REQUIRE_LEASED} fails the claim.
  *
- * A lease that has run out is evidence, as the death of a process is: the reason is unknown, and a message that hangs its
- * process would otherwise be tried for ever. Alone: the worker's only recorded batch holds only this message.
+ * A lease that has run out is evidence, which {@link REQUIRE_LEASED} has written.
  *
  * @param at the number of the parameter with the lease; its length in milliseconds is the next one
  */
@@ -39,18 +38,14 @@ export function leasing(at: number, found: (ids: string) => string): string {
   SELECT ($${at}::bigint >> 32)::integer, $${at}::bigint & 4294967295, $1::text, pg_catalog.array_agg(p.id), pg_catalog.array_agg(p.attempt), true
   FROM picked p WHERE p.id IS NOT NULL HAVING count(*) > 0
 ), expired AS (
-  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-  SELECT $1::text, p.id, (p.lease >> 32)::integer, p.lease & 4294967295, 'hung',
-         coalesce((SELECT w.name FROM sluice.worker w WHERE w.id = (p.lease >> 32)::integer), 'unknown'),
-         coalesce((SELECT pg_catalog.min(pg_catalog.cardinality(b.message_ids)) = 1 AND count(*) = 1
-                   FROM sluice.batch b WHERE b.worker_id = (p.lease >> 32)::integer), false)
+  SELECT sluice_private.record_hung($1::text, p.id, p.lease, sluice_private.has_one_message((p.lease >> 32)::integer))
   FROM picked p WHERE p.lease > 0
-  ON CONFLICT DO NOTHING
 )`
 }
 
-/** A column of the claim's result that raises an error if a row that was picked was not leased. */
+/** Columns of the claim's result: how many leases had run out; and an error if a row that was picked was not leased. */
 export const REQUIRE_LEASED = `,
+       (SELECT count(*) FROM expired) AS run_out,
        (SELECT sluice_private.require_settled('message', $1::text, ARRAY(SELECT p.id FROM picked p WHERE p.id IS NOT NULL), ARRAY(SELECT l.id FROM leased l))
         FROM (SELECT count(*) AS n FROM leased) l
         WHERE l.n < (SELECT count(*) FROM picked p WHERE p.id IS NOT NULL)) AS unleased`

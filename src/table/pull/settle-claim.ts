@@ -2,7 +2,7 @@ import type { Outcome } from '../../message.ts'
 import { dateOf } from '../operate/instants.ts'
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 
-/** Why a message was not settled: it is gone, not claimed, or in another claim. */
+/** Why a message was not settled: it is not there, nobody has claimed it, or somebody else has. */
 export type RefusalReason = 'gone' | 'not_claimed' | 'claimed_by_other'
 
 /** For how long a claim is renewed; null: as given before. */
@@ -17,8 +17,8 @@ export type ClaimedEnd =
   | { readonly id: string; readonly refused?: undefined; readonly dead: boolean }
 
 /**
- * Settles messages of a claim, all in the same way. `policies`: those that are known by name, as JSON. One answer for
- * each, in the order of the ids.
+ * Settles messages of a claim, all in the same way. `policies`: those that are known by name, as JSON. One answer for each, in
+ * the order of the ids.
  */
 export async function settleClaimed(
   execute: Execute,

@@ -91,8 +91,8 @@ const COLUMNS = `
   ${claimedUs('c.due_at')} AS due_us, ${claimedUs('c.enqueued_at')} AS enqueued_us,
   CASE WHEN c.tenant IS NOT NULL OR c.dedupe_key IS NOT NULL OR c.lives_until IS NOT NULL
        THEN pg_catalog.json_build_object(
-         'expiresUs', ${LIVES_UNTIL_US}, 'retryPolicy', NULL, 'leaseMs', NULL, 'dedupeKey', c.dedupe_key, 'dedupeMs', NULL, 'tenant', c.tenant,
-         'eventPosition', NULL)::text
+         'expiresUs', ${LIVES_UNTIL_US}, 'retryPolicy', NULL, 'leaseMs', NULL, 'dedupeKey', c.dedupe_key, 'dedupeMs', NULL,
+         'tenant', c.tenant, 'eventPosition', NULL)::text
   END AS options`
 
 const EXPIRES = `

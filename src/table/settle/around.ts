@@ -50,13 +50,16 @@ WITH fresh AS (
 ), touched AS (
   UPDATE sluice.slot s
   SET held = (
-    SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
+    SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old
+    WHERE (old.value ->> 1)::bigint > $6::bigint
   ) || fresh.held
   FROM fresh
   WHERE s.queue = $1::text AND s.slot = fresh.slot
   RETURNING s.slot
 )
-SELECT sluice_private.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
+SELECT sluice_private.require_settled(
+  'slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t)
+)
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
 )

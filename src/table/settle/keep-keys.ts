@@ -1,3 +1,4 @@
+import { HUNDRED_YEARS_MS } from '../../basics/duration.ts'
 import type { Execute } from '../statement.ts'
 import { fenced, own, sendFenced } from './fence.ts'
 import type { SettleIn } from './settle.ts'
@@ -23,11 +24,9 @@ export async function keepKeys(
   await sendFenced(execute, KEEP, fence, serverVersion, [queue, ids, kept.map(({ forMs }) => forMs)])
 }
 
-// A hundred years, as the constraint says: a longer time would fail the settlement of the whole batch.
-const LONGEST_MS = '3155760000000'
-
 const GIVEN_MS = own('$3::bigint[]')
 
+// Where an owner has dropped the constraint, a time of more than a hundred years would fail the settlement of the whole batch.
 // A trigger that swallows a row is noticed: without it the key would be free, and its work done twice. A worker may not read the
 // table, so the rows are counted and not named.
 const KEEP = fenced(
@@ -39,7 +38,8 @@ WITH wanted AS MATERIALIZED (
   WHERE ${rows} AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0${lock}
 ), kept AS (
   INSERT INTO sluice.settled (queue, key, message_id, until)
-  SELECT k.queue, k.dedupe_key, k.id, c.now + least(k.for_ms, ${LONGEST_MS})::double precision * interval '1 millisecond'
+  SELECT k.queue, k.dedupe_key, k.id,
+         c.now + least(k.for_ms, ${HUNDRED_YEARS_MS})::double precision * interval '1 millisecond'
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN wanted k
   RETURNING 1 AS one
 )

@@ -130,15 +130,16 @@ WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPE
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice_private.require_kept('completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)) AS required
+  SELECT sluice_private.require_kept(
+    'completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)
+  ) AS required
   OFFSET 0 -- a fence: called once
 ) r`,
   })}`,
 )
 
-// What a lease or a dedupe key has closed for the later messages of an ordering key stays closed until the message is
-// settled (lease 0): a claim that took the message behind it as well would lock that one without handling it, and an
-// enqueue with its dedupe key would find it in flight and add another one.
+const FAILED_AT = `timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'`
+
 const POSTPONE = fenced(
   'postpone',
   '$8',
@@ -149,44 +150,41 @@ WITH touched AS (
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
       failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice_private.add_failure(
-        m.failures, p.attempt, p.error, p.details::jsonb, timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'
+        m.failures, p.attempt, p.error, p.details::jsonb, ${FAILED_AT}
       ) END,
-      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
-      lease = CASE WHEN m.slot IS NOT NULL AND (m.lease IS NOT NULL OR m.dedupe_key IS NOT NULL) THEN 0 END
+      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE ${FAILED_AT} END,
+      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[], $7::text[]) AS p (id, due_us, attempt, error, details)
   WHERE ${fence.rows} AND m.id = p.id
   RETURNING m.id
 )${answer(fence)}`,
 )
 
+const BURIED = `sluice_private.require_settled(
+    'dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)
+  )`
+
 const BURY = fenced(
   'dead_letter',
   '$7',
   ({ rows, either }) => `
-WITH dead AS (
-  SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details)
-), touched AS (
-  DELETE FROM sluice.message m WHERE ${rows} RETURNING m.*
+WITH touched AS (
+  DELETE FROM sluice.message m WHERE ${rows} RETURNING m.id, m AS gone
 ), buried AS (
-  INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
-     enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
-  SELECT t.queue, t.id, t.priority, t.ordering_key, t.type, t.schema_version, t.payload, t.headers, d.attempt, t.max_attempts,
-         d.reason, d.error,
-         sluice_private.add_failure(t.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
-         t.enqueued_at, t.retry_policy, t.lease_ms, t.tenant, t.dedupe_key, t.dedupe_ms, t.event_position
-  FROM touched t JOIN dead d ON d.id = t.id
-  RETURNING dead_letter.id
+  SELECT sluice_private.bury_row(t.gone, d.attempt, d.reason, d.error, d.details::jsonb) AS id
+  FROM touched t
+  JOIN unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details)
+    ON d.id = t.id
 )${either({
     locked: `
 SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
-       sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b))
+       ${BURIED}
 FROM (SELECT count(*) AS n FROM buried) b
 WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)) AS required
+  SELECT ${BURIED} AS required
   OFFSET 0 -- a fence: called once, and also if nothing was buried
 ) r`,
   })}`,

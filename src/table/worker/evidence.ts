@@ -91,11 +91,12 @@ GROUP BY c.message_id`,
 const RECORD = statement(
   'crash_record',
   `
-INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone, attempt, error)
-SELECT $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean, $7::integer, $8::text
+SELECT sluice_private.record_crash(
+  $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean, $7::integer, $8::text
+)
 FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS given (id)
-WHERE w.id = $1::integer AND (given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id))
-ON CONFLICT DO NOTHING`,
+WHERE w.id = $1::integer
+  AND (given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id))`,
 )
 
 const FORGET_GONE = statement(

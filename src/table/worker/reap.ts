@@ -39,7 +39,8 @@ export const FREED = `
   WHERE b.leased
 ), freed AS (
   UPDATE sluice.message m
-  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c),
+      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
   WHERE m.ctid = ANY (ARRAY(
     -- One that a stopped process has locked in a transaction of a handler keeps its lease: nobody waits for it.
     SELECT at.ctid FROM left_leased l CROSS JOIN LATERAL (
@@ -91,14 +92,13 @@ WITH dead AS (
       WHERE had.queue = batch.queue AND had.id = m.id AND had.lease = batch.worker_id::bigint << 32 | batch.id
     ))
 ), evidence AS (
-  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
+  SELECT sluice_private.record_crash(h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone)
   FROM in_hand h
   -- A number below zero is the position of an event.
   WHERE h.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
-  ON CONFLICT DO NOTHING
 )
-SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
+SELECT dead.id, (SELECT count(*) FROM evidence) AS recorded,
+       (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
        ${WAKE}
 FROM dead`,
 )

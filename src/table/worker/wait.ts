@@ -144,7 +144,8 @@ const POLL = statement(
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), alive AS (
-  UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
+  UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb
+  WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
        CASE WHEN first.due_at IS NOT NULL THEN (extract(epoch FROM ${bounded('first.due_at')} - clock.now) * 1000000.0)::bigint END AS next_due_us,

@@ -13,7 +13,7 @@ export const HOLD_FORGOTTEN = edit(
   'IF false THEN',
 )
 export const HOLD_LEFT_BY_RESCHEDULE = edit('set_due', 'IF held THEN', 'IF false THEN')
-export const LEASE_KEPT_BY_CHANGE = edit('end_lease', 'IF m.lease <> 0 THEN', 'IF false THEN')
+export const LEASE_KEPT_BY_CHANGE = edit('end_leases', "IF run_out <> '{}' THEN", 'IF false THEN')
 export const EXPIRED_HANDED_OUT = edit('sift_locked', 'WHERE m.expired OR m.tries', 'WHERE m.tries')
 export const DEDUPE_KEY_KEPT_BY_EXPIRED = edit('look_at_holder', 'IF seen.there AND seen.expired THEN', 'IF false THEN')
 
@@ -26,7 +26,7 @@ export const UPDATE_OF_LEASED = [
     "ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours",
     'ELSIF seen.there',
   ),
-  edit('change_waiting', 'PERFORM sluice_private.end_lease(had);', ''),
+  edit('change_waiting', 'PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);', ''),
 ]
 
 /** Functions that leave it to the server when their transaction gets a number. */

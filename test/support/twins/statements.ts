@@ -81,14 +81,10 @@ const ANY_LEASE = '$3::bigint[] IS NOT NULL'
 export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_place'], OWN_LEASE, ANY_LEASE)
 export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_place'], OWN_LEASE, ANY_LEASE)
 
-const KEY_CLOSED = 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END'
+const KEY_CLOSED = 'lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)'
 const KEY_OPENED = 'lease = NULL'
 /** A message that is given up leaves its key open. */
-export const RETRY_OPENS_KEY = of(
-  ['postpone_leased', 'postpone_leased_by_place'],
-  'lease = CASE WHEN m.slot IS NOT NULL AND (m.lease IS NOT NULL OR m.dedupe_key IS NOT NULL) THEN 0 END',
-  KEY_OPENED,
-)
+export const RETRY_OPENS_KEY = of(['postpone_leased', 'postpone_leased_by_place'], KEY_CLOSED, KEY_OPENED)
 export const RESCUE_OPENS_KEY = of(['worker_reap'], KEY_CLOSED, KEY_OPENED)
 export const RESCUE_OF_ANY_LEASE = of(['worker_reap'], 'AND r.lease = l.lease LIMIT', 'LIMIT')
 
