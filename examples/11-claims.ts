@@ -16,7 +16,7 @@ await sluice.enqueueMany(
 
 /** One run of the job: at most three letters. */
 async function job(run: number): Promise<void> {
-  await using claim = await sluice.claim('example.letters', { limit: 3, ttl: '1m' })
+  await using claim = await sluice.claim('example.letters', { limit: 3, lease: '1m' })
   if (claim === undefined) {
     console.log(`run ${run}: nothing to do`)
     return
@@ -34,7 +34,7 @@ for (let run = 1; run <= 3; run++) await job(run)
 
 // A claim in one process, and its settlement, by numbers, in another.
 const id = await sluice.enqueue(sluice.ownTransaction, 'example.letters', { to: 'alan@example.com' })
-const claim = await sluice.claim('example.letters', { ttl: '10m' })
+const claim = await sluice.claim('example.letters', { lease: '10m' })
 const elsewhere = createSluice({ connection, log: false })
 const { settled, refused } = await elsewhere.operate.claims.settle('example.letters', claim?.id ?? '', [id, '1'])
 console.log(`settled elsewhere: ${settled.length}, refused: ${refused.map(({ reason }) => reason)}`)

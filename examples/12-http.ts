@@ -51,7 +51,7 @@ const refused = await call('shop', 'POST', '/claims')
 console.log(refused.status, refused.body.title)
 
 // `wait` holds the request until there is a message, here for no time because there is one.
-const { status, body: claim } = await call('warehouse', 'POST', '/claims', { limit: 10, ttl: '1m', wait: '20s' })
+const { status, body: claim } = await call('warehouse', 'POST', '/claims', { limit: 10, lease: '1m', wait: '20s' })
 console.log(status, 'claimed', claim.messages.map(({ payload }) => payload).join(', '))
 const { claimed, free, total } = (await call('warehouse', 'GET', '')).body
 console.log('claimed, free, total:', claimed, free, total)
@@ -62,7 +62,7 @@ const settled = await call('warehouse', 'POST', `/claims/${claim.id}/settle`, {
 })
 console.log(settled.status, 'settled', settled.body.settled.length, 'refused', settled.body.refused.length)
 
-const gone = await call('warehouse', 'PATCH', `/claims/${claim.id}`, { ttl: '1m' })
+const gone = await call('warehouse', 'PATCH', `/claims/${claim.id}`, { lease: '1m' })
 console.log(gone.status, gone.body.code)
 
 server.close()

@@ -47,7 +47,7 @@ def main():
     options = parser.parse_args()
     claims = f"{options.base}/queues/{options.queue}/claims"
     while True:
-        status, claim = call("POST", claims, {"limit": 5, "ttl": "1m", "wait": options.idle})
+        status, claim = call("POST", claims, {"limit": 5, "lease": "1m", "wait": options.idle})
         if status == 204:
             return
         if status != 201:

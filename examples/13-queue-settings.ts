@@ -32,7 +32,7 @@ sluice
   .start()
 await next('pipeline.started')
 
-// What a message says itself comes first, then what its queue has been told, then the code.
+// What a message says itself comes first, then the settings of its queue, then the code.
 const dead = next('message.dead')
 await sluice.operate.queues.settings.set(QUEUE, { ttl: '7d', maxAttempts: 2 }, { by: 'ada' })
 await sluice.enqueue(sluice.ownTransaction, QUEUE, 'nobody', { retryPolicy: 'gentle' })
@@ -49,7 +49,9 @@ const sent = next('batch.committed')
 await sluice.operate.queues.resume(QUEUE)
 await sent
 
-const told = await sluice.operate.queues.settings.get(QUEUE)
-console.log(`max attempts ${told?.maxAttempts}, told by ${told?.changedBy === 'ada' ? 'ada' : 'the database user'}`)
+const settings = await sluice.operate.queues.settings.get(QUEUE)
+console.log(
+  `max attempts ${settings?.maxAttempts}, set by ${settings?.changedBy === 'ada' ? 'ada' : 'the database user'}`,
+)
 await sluice.operate.queues.settings.unset(QUEUE)
 await sluice.stop()

@@ -107,7 +107,7 @@ SELECT g.stream, ledger.delivery(e.position, g.stream || ':' || g.name), 0, e.ap
 FROM sluice.stream_group g
 JOIN sluice.stream s ON s.stream = g.stream
 JOIN sluice.event e ON e.stream_id = s.id
-WHERE e.position > (SELECT max(p.position) FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = e.slot);
+WHERE e.position > (SELECT max(p.position) FROM sluice.group_progress p WHERE p.group_id = g.id AND p.partition = e.partition);
 
 CREATE VIEW ledger.dead AS
 SELECT CASE WHEN d.event_position IS NULL THEN d.id ELSE ledger.delivery(d.event_position, d.queue) END AS id, d.attempt, d.reason

@@ -24,7 +24,7 @@ CREATE TABLE sluice.worker (
 -- One row per batch in flight, sent on the control connection before the first handler runs: which messages, where, since
 -- when; and the evidence when a process dies. UNLOGGED, because it costs no WAL, and because its loss with a crashing
 -- server is right: then the server died, and no message is to blame.
-CREATE UNLOGGED TABLE sluice.batch (
+CREATE UNLOGGED TABLE sluice.batch_record (
   worker_id   integer     NOT NULL,
   id          bigint      NOT NULL,
   queue       text        NOT NULL,
@@ -34,7 +34,7 @@ CREATE UNLOGGED TABLE sluice.batch (
   attempts    integer[]   NOT NULL,
   -- The messages are leased: no transaction keeps them, and each is settled by itself.
   leased      boolean     NOT NULL DEFAULT false,
-  CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
+  CONSTRAINT batch_record_pkey PRIMARY KEY (worker_id, id)
 ) WITH (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off,

@@ -3,17 +3,17 @@
 -- An event is one row that is inserted and never updated. Each stream has a table of its own, event_<id>, a partition of
 -- sluice.event, and that is partitioned by ranges of position into segments, so that retention drops a whole segment.
 -- Positions of a stream come from its own sequence. They are drawn before the COMMIT, so a reader must know below which
--- position nothing can appear any more: see sluice_private.open_appends and sluice_private.slot_bounds.
+-- position nothing can appear any more: see sluice_private.open_appends and sluice_private.stable_ends.
 
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
   id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
   stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)"
     CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no
-  -- events: see sluice_private.change_slots.
-  slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64"
-    CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
+  -- Ordering keys are hashed to so many partitions; a batch of a group locks partitions. It changes only while the
+  -- stream has no events: see sluice_private.change_partitions.
+  partitions     smallint    NOT NULL DEFAULT 16 CONSTRAINT "partitions: 1, 2, 4, 8, 16, 32 or 64"
+    CHECK (partitions IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
   retain_ms      bigint      CONSTRAINT "retain_ms: 1 to 3155760000000, a hundred years"
@@ -45,9 +45,9 @@ CREATE TABLE sluice.segment (
   dropping_at    timestamptz,
   -- The last position of its events, from when it is closed.
   last           bigint,
-  -- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So
-  -- one row says whether a slot has an event behind a position and before a segment, and the segments between need no
-  -- look.
+  -- For each partition the last position in this segment and those before it, from when the segment is closed and
+  -- stable. So one row says whether a partition has an event behind a position and before a segment, and the segments
+  -- between need no look.
   lasts          bigint[],
   CONSTRAINT segment_pkey PRIMARY KEY (stream_id, first)
 );
@@ -56,7 +56,7 @@ CREATE TABLE sluice.segment (
 -- INSERT by hand fails instead of losing events.
 CREATE TABLE sluice.event (
   stream_id      integer     NOT NULL,
-  slot           smallint    NOT NULL,
+  partition      smallint    NOT NULL,
   position       bigint      NOT NULL,
   ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
   type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
@@ -79,11 +79,11 @@ CREATE TABLE sluice.stream_group (
   stream         text        NOT NULL,
   name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)"
     CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its slot
+  -- defer: a failed event, and the later ones of its key, become messages of the queue <stream>:<name>. stop: its partition
   -- waits.
   on_failure     text        NOT NULL DEFAULT 'defer' CONSTRAINT "on_failure: defer or stop"
     CHECK (on_failure IN ('defer', 'stop')),
-  -- So many events are in that queue before slots wait.
+  -- So many events are in that queue before partitions wait.
   defer_limit    integer     NOT NULL DEFAULT 1000 CONSTRAINT "defer_limit: 0 or more" CHECK (defer_limit >= 0),
   -- Null: it has read all that it should have. Otherwise the positions that retention took from it.
   lost_from      bigint,
@@ -95,22 +95,22 @@ CREATE TABLE sluice.stream_group (
   CONSTRAINT stream_group_id_key UNIQUE (id)
 );
 
--- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before.
+-- How far a group has read a partition: the highest position counts. A batch inserts the new one and deletes the one before.
 -- An UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349
 -- buffers after 64,000 batches, where this has 4. The transaction that moves it holds the lock (746503, group_id << 6 |
--- slot).
+-- partition).
 CREATE TABLE sluice.group_progress (
   group_id       integer     NOT NULL,
-  slot           smallint    NOT NULL,
+  partition      smallint    NOT NULL,
   position       bigint      NOT NULL,
   moved_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- Of a group that stops, or has deferred as many as it may: the slot waits until then, which is infinity if its next event
-  -- is not tried again by itself; how often that has failed, and how. Only this is updated, by whoever holds the lock: a row
-  -- has as many versions as its event has tries.
+  -- Of a group that stops, or has deferred as many as it may: the partition waits until then, which is infinity if its
+  -- next event is not tried again by itself; how often that has failed, and how. Only this is updated, by whoever holds
+  -- the lock: a row has as many versions as its event has tries.
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
-  CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
+  CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
 

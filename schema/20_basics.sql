@@ -35,7 +35,7 @@ $$;
 
 -- Fails unless what is asked of a claim is within its bounds.
 CREATE FUNCTION sluice_private.check_claim(
-  queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
+  queue text, most integer DEFAULT 1, lease interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
   grace interval DEFAULT '0'
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -46,8 +46,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'For example ''emails''.';
   END IF;
   PERFORM sluice_private.check_integer('limit', most, 1000, 'For example 10. Claim several times for more than 1000.');
-  IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
-    RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
+  IF lease IS NULL OR lease NOT BETWEEN interval '1 second' AND interval '14 days' THEN
+    RAISE EXCEPTION 'lease: expected from 1 second to 14 days, received %', coalesce(lease::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'For example interval ''1 minute''. A claim that needs more time is renewed.';
   END IF;
   IF grace IS NULL OR grace NOT BETWEEN interval '0' AND interval '14 days' THEN
@@ -182,9 +182,9 @@ BEGIN
     RETURN failures;
   END IF;
   RETURN coalesce((
-    SELECT jsonb_agg(f.failure - 'stack' ORDER BY f.place)
-    FROM jsonb_array_elements(failures) WITH ORDINALITY AS f (failure, place)
-    WHERE f.place > jsonb_array_length(failures) - 4
+    SELECT jsonb_agg(f.failure - 'stack' ORDER BY f.ordinal)
+    FROM jsonb_array_elements(failures) WITH ORDINALITY AS f (failure, ordinal)
+    WHERE f.ordinal > jsonb_array_length(failures) - 4
   ), '[]') || jsonb_build_array(
     jsonb_build_object('attempt', attempt, 'at', failed_at, 'error', error) || coalesce(details, '{}')
   );
@@ -211,11 +211,11 @@ BEGIN
 END
 $$;
 
--- The slot of an ordering key: its low bits are those of the slot in a queue.
-CREATE FUNCTION sluice_private.event_slot(ordering_key text, slots smallint) RETURNS smallint
+-- The partition of an ordering key: its low bits are those of the slot in a queue.
+CREATE FUNCTION sluice_private.event_partition(ordering_key text, partitions smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0)
-          OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
+          OPERATOR(pg_catalog.&) (partitions OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
 -- The full number of a transaction from its last 32 bits, which a row has: the nearest to those that the snapshot knows.

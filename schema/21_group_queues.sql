@@ -115,33 +115,34 @@ END
 $$;
 
 -- Called before dead letters of a group are redriven. A batch of the log may hold later events of their keys, because it
--- found nothing of these keys in the queue. So this waits for the batches that have their slots; the next batches find
--- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the slots,
--- as a batch that defers events does; the group cannot be deleted from here on. A queue that is not of a group is left as
--- it is. While it waits for a slot it has those before it, so it asks for no slot that it does not need.
+-- found nothing of these keys in the queue. So this waits for the batches that have their partitions; the next batches find
+-- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the
+-- partitions, as a batch that defers events does; the group cannot be deleted from here on. A queue that is not of a
+-- group is left as it is. While it waits for a partition it has those before it, so it asks for no partition that it
+-- does not need.
 CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   group_id integer;
-  slots smallint;
+  partitions smallint;
   locked_as smallint;
-  slot smallint;
+  partition smallint;
 BEGIN
   LOOP
-    SELECT g.id, s.slots INTO group_id, slots FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
+    SELECT g.id, s.partitions INTO group_id, partitions FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
     WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1);
     IF NOT FOUND OR ids = '{}' THEN
       RETURN;
     END IF;
-    -- To give the stream other slots, change_slots locks all slots of its groups.
-    EXIT WHEN locked_as = slots;
-    locked_as := slots;
-    FOR slot IN
-      SELECT DISTINCT sluice_private.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
+    -- To give the stream other partitions, change_partitions locks all partitions of its groups.
+    EXIT WHEN locked_as = partitions;
+    locked_as := partitions;
+    FOR partition IN
+      SELECT DISTINCT sluice_private.event_partition(d.ordering_key, partitions) AS partition FROM sluice.dead_letter d
       WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
     LOOP
-      PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
+      PERFORM pg_advisory_xact_lock(746503, group_id << 6 | partition);
     END LOOP;
   END LOOP;
   PERFORM sluice_private.note_queued(group_id);

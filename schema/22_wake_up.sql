@@ -2,7 +2,7 @@
 
 -- Notifies all workers, under the same conditions as the insert trigger: of messages in a queue, by its name, or of
 -- something else, which begins with !, as no name of a queue does.
-CREATE FUNCTION sluice_private.tell(what text) RETURNS void
+CREATE FUNCTION sluice_private.notify(what text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
@@ -48,7 +48,7 @@ DECLARE
                          THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
-    PERFORM sluice_private.tell(sleepers);
+    PERFORM sluice_private.notify(sleepers);
   END IF;
 END
 $$;
@@ -58,6 +58,6 @@ $$;
 CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice_private.tell('/' || stream);
+  PERFORM sluice_private.notify('/' || stream);
 END
 $$;

@@ -186,7 +186,7 @@ $$;
 CREATE FUNCTION sluice_private.queue_told() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice_private.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  PERFORM sluice_private.notify('!settings!' || coalesce(NEW.queue, OLD.queue));
   RETURN NULL;
 END
 $$;
@@ -195,12 +195,12 @@ CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice_private.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
+CREATE FUNCTION sluice_private.change_queue(queue text, columns jsonb, by text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   was sluice.queue;
-  told sluice.queue;
+  changed sluice.queue;
   tries integer := 0;
 BEGIN
   LOOP
@@ -210,21 +210,21 @@ BEGIN
     tries := tries + 1;
     PERFORM sluice_private.check_taken('queue', queue, tries);
   END LOOP;
-  told := jsonb_populate_record(was, columns);
-  IF told.paused_at IS NOT NULL THEN
-    told.paused_at := coalesce(was.paused_at, told.paused_at);
+  changed := jsonb_populate_record(was, columns);
+  IF changed.paused_at IS NOT NULL THEN
+    changed.paused_at := coalesce(was.paused_at, changed.paused_at);
   END IF;
-  IF jsonb_strip_nulls(to_jsonb(told) - '{queue,changed_at,changed_by,paused_by,pause_reason}'::text[]) = '{}' THEN
+  IF jsonb_strip_nulls(to_jsonb(changed) - '{queue,changed_at,changed_by,paused_by,pause_reason}'::text[]) = '{}' THEN
     DELETE FROM sluice.queue q WHERE q.queue = queue;
   ELSE
     UPDATE sluice.queue q SET
-      paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
-      ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
-      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms,
-      dead_letter_retention_ms = told.dead_letter_retention_ms, rate = told.rate, rate_ms = told.rate_ms,
-      rate_burst = told.rate_burst, tenant_rate = told.tenant_rate, tenant_rate_ms = told.tenant_rate_ms,
-      tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
-      tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
+      paused_at = changed.paused_at, paused_by = changed.paused_by, pause_reason = changed.pause_reason, delay_ms = changed.delay_ms,
+      ttl_ms = changed.ttl_ms, on_expiry = changed.on_expiry, max_attempts = changed.max_attempts, retry = changed.retry,
+      payload_limit_bytes = changed.payload_limit_bytes, history_ms = changed.history_ms,
+      dead_letter_retention_ms = changed.dead_letter_retention_ms, rate = changed.rate, rate_ms = changed.rate_ms,
+      rate_burst = changed.rate_burst, tenant_rate = changed.tenant_rate, tenant_rate_ms = changed.tenant_rate_ms,
+      tenant_rate_burst = changed.tenant_rate_burst, concurrency = changed.concurrency,
+      tenant_concurrency = changed.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
     WHERE q.queue = queue;
   END IF;
   RETURN was.paused_at IS NOT NULL;
@@ -234,7 +234,7 @@ $$;
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice_private.tell_queue(queue, sluice_private.settings_columns(settings), by);
+  PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -243,7 +243,7 @@ COMMENT ON FUNCTION sluice.queue_set IS
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN NOT sluice_private.tell_queue(queue, jsonb_build_object(
+  RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
   ), by);
 END
@@ -255,7 +255,7 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice_private.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.change_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';

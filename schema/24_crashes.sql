@@ -34,7 +34,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN (
-    SELECT coalesce(min(cardinality(b.message_ids)) = 1 AND count(*) = 1, false) FROM sluice.batch b
+    SELECT coalesce(min(cardinality(b.message_ids)) = 1 AND count(*) = 1, false) FROM sluice.batch_record b
     WHERE b.worker_id = worker_id
   );
 END

@@ -65,11 +65,11 @@ DECLARE
   now_at timestamptz := clock_timestamp();
   taken bigint;
 BEGIN
-  INSERT INTO sluice.settled (queue, key, message_id, until)
+  INSERT INTO sluice.kept_key (queue, key, message_id, until)
   SELECT queue, k.key, k.id, now_at + least(k.ms, 3155760000000) * interval '1 millisecond'
   FROM unnest(ids, keys, ms) AS k (id, key, ms);
   GET DIAGNOSTICS taken = ROW_COUNT;
-  PERFORM sluice_private.require_kept('settled', queue, cardinality(ids), taken);
+  PERFORM sluice_private.require_kept('kept_key', queue, cardinality(ids), taken);
 END
 $$;
 
@@ -149,7 +149,7 @@ END
 $$;
 
 -- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
-CREATE FUNCTION sluice_private.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
+CREATE FUNCTION sluice_private.dead_letter_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
 RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -244,7 +244,7 @@ BEGIN
     FROM sluice_private.rows_of(queue, ids) m OFFSET 0 -- a fence: counted once
   ) m;
   IF spent IS NOT NULL THEN
-    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
+    PERFORM sluice_private.dead_letter_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
   END IF;
   IF others IS NOT NULL THEN
     PERFORM sluice_private.postpone_locked(queue, others, dues, error);
@@ -254,11 +254,11 @@ END
 $$;
 
 -- Buries locked messages of a claim, whose try this was.
-CREATE FUNCTION sluice_private.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
+CREATE FUNCTION sluice_private.dead_letter_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice_private.bury_locked(
+  PERFORM sluice_private.dead_letter_locked(
     queue, array_agg(m.id), array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1), array_agg(reason),
     array_agg(error)
   ) FROM sluice_private.rows_of(queue, ids) m;
@@ -296,7 +296,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.on_expiry = 'dead_letter') THEN
-    PERFORM sluice_private.bury_locked(queue, array_agg(m.id), array_agg(m.attempt), array_agg('expired'::text), NULL)
+    PERFORM sluice_private.dead_letter_locked(queue, array_agg(m.id), array_agg(m.attempt), array_agg('expired'::text), NULL)
     FROM sluice_private.rows_of(queue, ids) m;
   ELSE
     PERFORM sluice_private.remove_locked(queue, ids);

@@ -255,14 +255,14 @@ BEGIN
     PERFORM sluice_private.expire_in_slots(queue, expired_slots);
   END IF;
   IF spent IS NOT NULL THEN
-    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, errors);
+    PERFORM sluice_private.dead_letter_locked(queue, spent, attempts, reasons, errors);
   END IF;
   IF expired IS NULL AND spent IS NULL THEN
     RETURN ids;
   END IF;
   RETURN ARRAY(
-    SELECT given.id FROM unnest(ids) WITH ORDINALITY AS given (id, place)
-    WHERE given.id <> ALL (coalesce(expired, '{}') || coalesce(spent, '{}')) ORDER BY given.place
+    SELECT given.id FROM unnest(ids) WITH ORDINALITY AS given (id, ordinal)
+    WHERE given.id <> ALL (coalesce(expired, '{}') || coalesce(spent, '{}')) ORDER BY given.ordinal
   );
 END
 $$;

@@ -37,7 +37,7 @@ BEGIN
   IF clock_timestamp() >= held.expires_at THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has not expired, received one that expired at %',
       held.id, held.queue, held.expires_at
-      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
+      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer lease, or renew in time.';
   END IF;
 END
 $$;
@@ -66,10 +66,10 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN ARRAY(
-    SELECT m.due_at FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
+    SELECT m.due_at FROM unnest(ids) WITH ORDINALITY AS given (id, ordinal) CROSS JOIN LATERAL (
       SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
     ) m
-    ORDER BY given.place
+    ORDER BY given.ordinal
   );
 END
 $$;
@@ -112,11 +112,11 @@ BEGIN
            + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END,
          m.payload, m.headers, m.type, m.schema_version, m.ordering_key, m.priority, m.enqueued_at, m.due_at, m.max_attempts,
          m.tenant, m.dedupe_key, m.expires_at
-  FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
+  FROM unnest(ids) WITH ORDINALITY AS given (id, ordinal) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
   ) m
-  ORDER BY given.place;
+  ORDER BY given.ordinal;
 END
 $$;
 
@@ -171,9 +171,9 @@ $$;
 CREATE FUNCTION sluice_private.close_claim(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  FOR place IN REVERSE cardinality(held.message_ids)..1 LOOP
+  FOR ordinal IN REVERSE cardinality(held.message_ids)..1 LOOP
     IF EXISTS (
-      SELECT FROM sluice.message m WHERE m.queue = held.queue AND m.id = held.message_ids[place] AND m.lease = -held.id
+      SELECT FROM sluice.message m WHERE m.queue = held.queue AND m.id = held.message_ids[ordinal] AND m.lease = -held.id
     ) THEN
       RETURN;
     END IF;

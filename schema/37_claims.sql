@@ -10,7 +10,7 @@
 CREATE FUNCTION sluice.claim(
   queue        text,
   "limit"      integer  DEFAULT 10,
-  ttl          interval DEFAULT '1 minute',
+  lease          interval DEFAULT '1 minute',
   max_attempts integer  DEFAULT 20,
   grace        interval DEFAULT '0'
 ) RETURNS TABLE (
@@ -30,9 +30,9 @@ DECLARE
   due_ats timestamptz[];
 BEGIN
   PERFORM sluice_private.check_isolation();
-  ttl := sluice_private.in_seconds(ttl);
+  lease := sluice_private.in_seconds(lease);
   grace := sluice_private.in_seconds(grace);
-  PERFORM sluice_private.check_claim(queue, "limit", ttl, max_attempts, grace);
+  PERFORM sluice_private.check_claim(queue, "limit", lease, max_attempts, grace);
   IF strpos(queue, ':') > 0 THEN
     PERFORM sluice_private.refuse_group_queue(queue);
   END IF;
@@ -51,11 +51,11 @@ BEGIN
   END IF;
   PERFORM sluice_private.end_leases(queue, ids);
   now_at := clock_timestamp();
-  expires_at := now_at + ttl;
+  expires_at := now_at + lease;
   due_ats := sluice_private.due_ats_of(queue, ids);
-  INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at,
+  INSERT INTO sluice.claim AS c (queue, lease_ms, grace_ms, claimed_at, renewed_at, expires_at,
     max_attempts, message_ids, due_ats)
-  VALUES (queue, extract(epoch FROM ttl) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
+  VALUES (queue, extract(epoch FROM lease) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
           ids, due_ats)
   RETURNING c.id INTO claim_id;
   PERFORM sluice_private.lease_locked(queue, ids, claim_id, expires_at, expires_at + grace);
@@ -67,7 +67,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time ttl, and returns one row per message, or none. Settle them by '
+  'Claims due messages of a queue for the time lease, and returns one row per message, or none. Settle them by '
   'claim_settle with claim_id. Messages that would expire before the end of the claim plus grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
@@ -81,7 +81,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   held sluice.claim;
-  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q
+  of_queue text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q
     WHERE q.queue = queue);
 BEGIN
   PERFORM sluice_private.check_isolation();
@@ -89,7 +89,7 @@ BEGIN
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
-           (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), told
+           (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), of_queue
          ], NULL)
   FROM sluice_private.claimed_rows(queue, claim_id, held.message_ids) r;
 END
@@ -99,7 +99,7 @@ COMMENT ON FUNCTION sluice.claim_get IS
   'of their retry policies, that of the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
-  queue text, claim_id bigint, ttl interval DEFAULT NULL, grace interval DEFAULT NULL
+  queue text, claim_id bigint, lease interval DEFAULT NULL, grace interval DEFAULT NULL
 ) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -111,26 +111,26 @@ DECLARE
   now_at timestamptz;
 BEGIN
   PERFORM sluice_private.check_isolation();
-  ttl := sluice_private.in_seconds(ttl);
+  lease := sluice_private.in_seconds(lease);
   grace := sluice_private.in_seconds(grace);
-  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'),
+  PERFORM sluice_private.check_claim(queue, lease => coalesce(lease, interval '1 minute'),
     grace => coalesce(grace, interval '0'));
   held := sluice_private.hold_claim(queue, claim_id);
-  ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
+  lease := coalesce(lease, held.lease_ms * interval '1 millisecond');
   grace := coalesce(grace, held.grace_ms * interval '1 millisecond');
   ours := sluice_private.lock_claimed(held, held.message_ids);
   PERFORM sluice_private.require_unexpired(held);
   now_at := clock_timestamp();
-  PERFORM sluice_private.lease_locked(queue, ours, claim_id, now_at + ttl, now_at + ttl + grace);
+  PERFORM sluice_private.lease_locked(queue, ours, claim_id, now_at + lease, now_at + lease + grace);
   UPDATE sluice.claim c
-  SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000,
+  SET renewed_at = now_at, expires_at = now_at + lease, lease_ms = extract(epoch FROM lease) * 1000,
       grace_ms = extract(epoch FROM grace) * 1000
   WHERE c.queue = queue AND c.id = claim_id;
-  RETURN now_at + ttl;
+  RETURN now_at + lease;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Extends a claim to ttl from now, and the lives of its messages to grace after that; both default to the values of '
+  'Extends a claim to lease from now, and the lives of its messages to grace after that; both default to the values of '
   'the claim. Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer
@@ -156,7 +156,7 @@ BEGIN
   -- They were due already, also if the clock has been set back since.
   dues := ARRAY(
     SELECT least(held.due_ats[array_position(held.message_ids, o.id)], clock_timestamp())
-    FROM unnest(ours) WITH ORDINALITY AS o (id, place) ORDER BY o.place
+    FROM unnest(ours) WITH ORDINALITY AS o (id, ordinal) ORDER BY o.ordinal
   );
   PERFORM sluice_private.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
@@ -211,7 +211,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.bury_claimed(queue, ours, reason, error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, reason, error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
@@ -224,10 +224,10 @@ BEGIN
               WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'claimed_by_other'
               ELSE 'not_claimed' END,
          CASE WHEN given.id = ANY (dead) THEN 'dead_letter' WHEN given.id = ANY (ours) THEN outcome END
-  FROM unnest(coalesce(message_ids, ours)) WITH ORDINALITY AS given (id, place) LEFT JOIN LATERAL (
+  FROM unnest(coalesce(message_ids, ours)) WITH ORDINALITY AS given (id, ordinal) LEFT JOIN LATERAL (
     SELECT m.id, m.lease, m.due_at FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m ON true
-  ORDER BY given.place;
+  ORDER BY given.ordinal;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS

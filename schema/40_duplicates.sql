@@ -23,7 +23,7 @@ BEGIN
          m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
            AND NOT sluice_private.in_progress(m.xmin),
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
-         (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
+         (SELECT s.message_id FROM sluice.kept_key s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
          EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = message_id)
   INTO there, attempt, due_at, lease, ordering_key, slot, expired, locked, ours, fresh, completed_id, dead

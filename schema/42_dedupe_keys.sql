@@ -46,7 +46,7 @@ BEGIN
   END IF;
   freed := coalesce(pointer.until > now_at, false);
   UPDATE sluice.dedupe d SET until = NULL WHERE freed AND d.queue = queue AND d.key = dedupe_key;
-  DELETE FROM sluice.settled s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at;
+  DELETE FROM sluice.kept_key s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at;
   RETURN CASE WHEN FOUND OR freed THEN 'freed' ELSE 'free' END;
 END
 $$;
@@ -76,7 +76,7 @@ BEGIN
     looked := looked + 1;
     next_key := pointer.key;
     CONTINUE WHEN coalesce(pointer.until <= now_at, true)
-        AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
+        AND NOT EXISTS (SELECT FROM sluice.kept_key s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
       OR sluice_private.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
@@ -134,7 +134,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id IN (message_id, running_id))
     AND NOT EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id IN (message_id, running_id))
-    AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = key);
+    AND NOT EXISTS (SELECT FROM sluice.kept_key s WHERE s.queue = queue AND s.key = key);
 END
 $$;
 
@@ -148,7 +148,7 @@ SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   pruned integer := 0;
-  places tid[];
+  ctids tid[];
   touched integer;
   now_at timestamptz;
   pages bigint;
@@ -156,20 +156,20 @@ DECLARE
   page bigint;
 BEGIN
   PERFORM sluice_private.check_most(most);
-  pages := pg_relation_size('sluice.settled') / current_setting('block_size')::integer;
+  pages := pg_relation_size('sluice.kept_key') / current_setting('block_size')::integer;
   start := floor(random() * pages);
   FOR step IN 0..least(pages, 100) - 1 LOOP
     EXIT WHEN pruned >= most;
     page := (start + step) % pages;
     now_at := clock_timestamp();
-    places := ARRAY(
-      SELECT s.ctid FROM sluice.settled s
+    ctids := ARRAY(
+      SELECT s.ctid FROM sluice.kept_key s
       WHERE s.ctid >= format('(%s,0)', page)::tid AND s.ctid < format('(%s,0)', page + 1)::tid AND s.until <= now_at
       LIMIT most - pruned FOR UPDATE OF s SKIP LOCKED
     );
-    IF places <> '{}' THEN
-      DELETE FROM sluice.settled s WHERE s.ctid = ANY (places);
-      pruned := pruned + cardinality(places);
+    IF ctids <> '{}' THEN
+      DELETE FROM sluice.kept_key s WHERE s.ctid = ANY (ctids);
+      pruned := pruned + cardinality(ctids);
     END IF;
   END LOOP;
   pages := pg_relation_size('sluice.dedupe') / current_setting('block_size')::integer;
@@ -178,15 +178,15 @@ BEGIN
     EXIT WHEN pruned >= most;
     page := (start + step) % pages;
     now_at := clock_timestamp();
-    places := ARRAY(
+    ctids := ARRAY(
       SELECT d.ctid FROM sluice.dedupe d
       WHERE d.ctid >= format('(%s,0)', page)::tid AND d.ctid < format('(%s,0)', page + 1)::tid
         AND coalesce(d.until <= now_at, true) AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id)
       LIMIT most - pruned FOR UPDATE OF d SKIP LOCKED
     );
-    IF places <> '{}' THEN
+    IF ctids <> '{}' THEN
       -- Once more with the rows locked: until then a producer may have moved one.
-      DELETE FROM sluice.dedupe d WHERE d.ctid = ANY (places) AND coalesce(d.until <= now_at, true)
+      DELETE FROM sluice.dedupe d WHERE d.ctid = ANY (ctids) AND coalesce(d.until <= now_at, true)
         AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id);
       GET DIAGNOSTICS touched = ROW_COUNT;
       pruned := pruned + touched;

@@ -99,7 +99,7 @@ BEGIN
       PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint),
         coalesce(gone.ordering_key, ''), NULL);
     ELSE
-      PERFORM sluice_private.tell('!holds!' || gone.queue);
+      PERFORM sluice_private.notify('!holds!' || gone.queue);
     END IF;
   ELSIF gone.lease IS NULL OR gone.slot IS NULL THEN
     RETURN;

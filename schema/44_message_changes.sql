@@ -94,7 +94,7 @@ BEGIN
   -- Not in a claim object: its client finds out when it settles.
   IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
     INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
-    PERFORM sluice_private.tell('!cancel!' || queue);
+    PERFORM sluice_private.notify('!cancel!' || queue);
   END IF;
   result := CASE WHEN m.id IS NOT NULL THEN 'cancelled' WHEN state = 'in_flight' THEN 'asked' ELSE 'nothing' END;
   RETURN NEXT;
@@ -313,7 +313,7 @@ BEGIN
     PERFORM sluice_private.remove_locked(queue, ids);
     IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) THEN
       IF sluice_private.release_holds(queue) > 0 THEN
-        PERFORM sluice_private.tell('!holds!' || queue);
+        PERFORM sluice_private.notify('!holds!' || queue);
       END IF;
       PERFORM sluice_private.wake(queue);
     END IF;

@@ -68,55 +68,55 @@ CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
--- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
--- open appends: an append that takes one later draws positions above this head. The events must be read in a later
+-- Up to which position each partition is stable: at and below it no event appears any more. First the head, then the
+-- locks of open appends: an append that takes one later draws positions above this head. The events must be read in a later
 -- statement: a COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is
 -- read again for the 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others
--- are those of the slots: of as many as the stream has now, which may differ from what a caller knew before it waited
--- here for sluice_private.change_slots. With the rights of the owner, because a stream's sequence is made after roles.sql
--- has granted what the roles may read.
-CREATE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
+-- are those of the partitions: of as many as the stream has now, which may differ from what a caller knew before it waited
+-- here for sluice_private.change_partitions. With the rights of the owner, because a stream's sequence is made after
+-- roles.sql has granted what the roles may read.
+CREATE FUNCTION sluice_private.stable_ends(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   head bigint := coalesce(pg_sequence_last_value(positions), 0);
   later bigint;
-  slots integer := (pg_sequence_parameters(positions)).start_value;
+  partitions integer := (pg_sequence_parameters(positions)).start_value;
   locks integer[];
-  slot_of integer[];
+  partition_of integer[];
 BEGIN
-  SELECT array_agg(l.objid::bigint::integer), array_agg((l.classid::bigint & 255)::integer) INTO locks, slot_of
+  SELECT array_agg(l.objid::bigint::integer), array_agg((l.classid::bigint & 255)::integer) INTO locks, partition_of
   FROM pg_locks l
   WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
   IF locks IS NULL THEN
-    RETURN array_fill(head, ARRAY[slots + 1]);
+    RETURN array_fill(head, ARRAY[partitions + 1]);
   END IF;
   later := coalesce(pg_sequence_last_value(positions), 0);
   RETURN head || (
-    SELECT array_agg(least(head, o.floor) ORDER BY s.slot)
-    FROM generate_series(0, slots - 1) AS s (slot)
+    SELECT array_agg(least(head, o.floor) ORDER BY s.partition)
+    FROM generate_series(0, partitions - 1) AS s (partition)
     LEFT JOIN (
-      SELECT l.slot, min(later - ((later - l.floor) & 2147483647)) AS floor
-      FROM unnest(slot_of, locks) AS l (slot, floor) GROUP BY l.slot
-    ) o ON o.slot = s.slot
+      SELECT l.partition, min(later - ((later - l.floor) & 2147483647)) AS floor
+      FROM unnest(partition_of, locks) AS l (partition, floor) GROUP BY l.partition
+    ) o ON o.partition = s.partition
   );
 END
 $$;
 
--- The group's progress does not move until the transaction ends. Waits for the batches that have slots, so the next
+-- The group's progress does not move until the transaction ends. Waits for the batches that have partitions, so the next
 -- statement needs a newer snapshot.
-CREATE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.lock_group(group_id integer, partitions integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM sluice_private.check_isolation();
-  FOR slot IN 0 .. slots - 1 LOOP
-    PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
+  FOR partition IN 0 .. partitions - 1 LOOP
+    PERFORM pg_advisory_xact_lock(746503, group_id << 6 | partition);
   END LOOP;
 END
 $$;
 
 -- The same by its name. The session that had it locked may have deleted it, and made another one of its name, or given
--- its stream other slots.
+-- its stream other partitions.
 CREATE FUNCTION sluice_private.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -125,10 +125,10 @@ BEGIN
   LOOP
     log := sluice_private.find_stream(log.stream);
     this_group := sluice_private.find_group(log.stream, name);
-    PERFORM sluice_private.lock_group(this_group.id, log.slots);
+    PERFORM sluice_private.lock_group(this_group.id, log.partitions);
     EXIT WHEN EXISTS (
       SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
-      WHERE g.id = this_group.id AND s.slots = log.slots
+      WHERE g.id = this_group.id AND s.partitions = log.partitions
     );
   END LOOP;
   RETURN this_group;
@@ -152,29 +152,29 @@ BEGIN
 END
 $$;
 
--- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An
--- append has the sequence locked from before it looks until its transaction ends, and sees the catalogs as they are now,
--- whatever its snapshot. Waits for all that are open, and those that come meanwhile wait for this transaction.
-CREATE FUNCTION sluice_private.note_slots(stream_id integer, slots integer) RETURNS void
+-- Writes the number of partitions where appends find it: it is the START of the stream's sequence, which nothing begins
+-- with. An append has the sequence locked from before it looks until its transaction ends, and sees the catalogs as
+-- they are now, whatever its snapshot. Waits for all that are open, and those that come meanwhile wait for this transaction.
+CREATE FUNCTION sluice_private.note_partitions(stream_id integer, partitions integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  EXECUTE format('ALTER SEQUENCE sluice.%I START WITH %s', 'event_position_' || stream_id, slots);
+  EXECUTE format('ALTER SEQUENCE sluice.%I START WITH %s', 'event_position_' || stream_id, partitions);
 END
 $$;
 
--- The oldest transaction that holds each slot back, because it has appended to it and is still open. A prepared one has no
--- process. since is null where the owner of the schema may not see it (pg_read_all_stats).
+-- The oldest transaction that holds each partition back, because it has appended to it and is still open. A prepared
+-- one has no process. since is null where the owner of the schema may not see it (pg_read_all_stats).
 CREATE FUNCTION sluice_private.open_appends_of(stream_id integer)
-RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
+RETURNS TABLE (partition smallint, pid integer, since timestamptz, transactions bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT DISTINCT ON (l.slot) l.slot, l.pid, a.xact_start, count(*) OVER (PARTITION BY l.slot)
+  SELECT DISTINCT ON (l.partition) l.partition, l.pid, a.xact_start, count(*) OVER (PARTITION BY l.partition)
   FROM (
-    SELECT DISTINCT (l.classid::bigint & 255)::smallint AS slot, l.pid, l.virtualtransaction
+    SELECT DISTINCT (l.classid::bigint & 255)::smallint AS partition, l.pid, l.virtualtransaction
     FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
   ) l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-  ORDER BY l.slot, a.xact_start NULLS FIRST
+  ORDER BY l.partition, a.xact_start NULLS FIRST
 $$;
 
 -- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being
@@ -198,10 +198,11 @@ BEGIN
 END
 $$;
 
--- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it
--- waits, because appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the
--- slots of its groups, its sequence. Then each group begins in the new slots behind the last position.
-CREATE FUNCTION sluice_private.change_slots(stream_id integer, slots integer) RETURNS void
+-- Gives a stream another number of partitions, as long as no key has an event in one: while it has no events. It asks
+-- before it waits, because appends wait behind it. The locks are in the order of others: the maintenance of the stream,
+-- its row, the partitions of its groups, its sequence. Then each group begins in the new partitions behind the last
+-- position.
+CREATE FUNCTION sluice_private.change_partitions(stream_id integer, partitions integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -216,26 +217,26 @@ BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id;
   IF is_empty THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id FOR UPDATE;
-    UPDATE sluice.stream s SET slots = change_slots.slots WHERE s.id = stream_id;
+    UPDATE sluice.stream s SET partitions = change_partitions.partitions WHERE s.id = stream_id;
     FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
-      PERFORM sluice_private.lock_group(g.id, greatest(log.slots, slots));
+      PERFORM sluice_private.lock_group(g.id, greatest(log.partitions, partitions));
     END LOOP;
-    PERFORM sluice_private.note_slots(stream_id, slots);
+    PERFORM sluice_private.note_partitions(stream_id, partitions);
     is_empty := NOT sluice_private.has_events(stream_id);
   END IF;
   IF NOT is_empty THEN
-    RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots,
-      log.stream, slots
-      USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
+    RAISE EXCEPTION 'partitions: expected %, which stream "%" keeps while it has events or open appends, received %', log.partitions,
+      log.stream, partitions
+      USING ERRCODE = 'SL031', HINT = 'To have other partitions, make another stream.';
   END IF;
-  UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots])
+  UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[partitions])
   WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
   head := sluice_private.stream_head(log.positions);
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream LOOP
     SELECT max(p.moved_at) INTO moved FROM sluice.group_progress p WHERE p.group_id = g.id;
     DELETE FROM sluice.group_progress p WHERE p.group_id = g.id;
-    INSERT INTO sluice.group_progress (group_id, slot, position, moved_at)
-    SELECT g.id, slot, head, moved FROM generate_series(0, slots - 1) AS slot;
+    INSERT INTO sluice.group_progress (group_id, partition, position, moved_at)
+    SELECT g.id, partition, head, moved FROM generate_series(0, partitions - 1) AS partition;
     DELETE FROM sluice.crash c WHERE c.queue = log.stream || ':' || g.name AND c.message_id < 0;
   END LOOP;
 END
@@ -243,7 +244,7 @@ $$;
 
 -- Makes a stream if there is none of this name, or changes its settings. True: it was made. What is null stays as it is; a
 -- retain or retain_bytes of 0 is none.
-CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL,
+CREATE FUNCTION sluice.create_stream(stream text, partitions integer DEFAULT NULL, retain interval DEFAULT NULL,
   retain_bytes bigint DEFAULT NULL,
                                      keep_unread boolean DEFAULT NULL, segment interval DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -263,8 +264,8 @@ BEGIN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   END IF;
   IF log.id IS NOT NULL THEN
-    IF slots <> log.slots THEN
-      PERFORM sluice_private.change_slots(log.id, slots);
+    IF partitions <> log.partitions THEN
+      PERFORM sluice_private.change_partitions(log.id, partitions);
     END IF;
     UPDATE sluice.stream s
     SET retain_ms = nullif(coalesce(given.retain_ms, s.retain_ms), 0),
@@ -286,13 +287,13 @@ BEGIN
     number := number + 1;
   END LOOP;
   EXECUTE format('CREATE SEQUENCE sluice.%I CACHE 1', 'event_position_' || number);
-  INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms)
-  VALUES (number, create_stream.stream, coalesce(create_stream.slots, 16), ('sluice.event_position_' || number)::regclass,
+  INSERT INTO sluice.stream (id, stream, partitions, positions, retain_ms, retain_bytes, keep_unread, segment_ms)
+  VALUES (number, create_stream.stream, coalesce(create_stream.partitions, 16), ('sluice.event_position_' || number)::regclass,
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
           coalesce(given.segment_ms, 86400000))
   ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
-  PERFORM sluice_private.note_slots(number, coalesce(create_stream.slots, 16));
-  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) '
+  PERFORM sluice_private.note_partitions(number, coalesce(create_stream.partitions, 16));
+  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (partition, position)) '
                  'PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
   EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);

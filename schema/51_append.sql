@@ -2,36 +2,36 @@
 --
 -- Public functions: sluice.append, sluice.append_many.
 
--- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
+-- Says where the transaction's appends may still put events, before it draws their positions: for each partition it takes a
 -- shared lock, never taken exclusively; the lock's number is the last position drawn at that moment (its low 31 bits).
 -- All positions that it draws are above that. The locks go with the transaction, after it has become visible, and with a
 -- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each
--- slot, so that its next append takes the same lock again, which costs no entry in the lock table. A session may write
+-- partition, so that its next append takes the same lock again, which costs no entry in the lock table. A session may write
 -- the setting by hand: a number from 0 to the head holds back at least what the append draws, and any other is not used.
--- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence,
--- and so keeps the slots as they are: see sluice_private.note_slots.
-CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
+-- False: the stream has other partitions by now, so the append looks for its own again. To read the head locks the sequence,
+-- and so keeps the partitions as they are: see sluice_private.note_partitions.
+CREATE FUNCTION sluice_private.open_appends(log sluice.stream, partitions smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
   floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
   head bigint := coalesce(pg_sequence_last_value(log.positions), 0);
-  slot smallint;
+  partition smallint;
   is_new boolean := false;
 BEGIN
-  IF (pg_sequence_parameters(log.positions)).start_value <> log.slots THEN
+  IF (pg_sequence_parameters(log.positions)).start_value <> log.partitions THEN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-      RAISE EXCEPTION 'could not serialize access: stream "%" has other slots since the transaction began', log.stream
+      RAISE EXCEPTION 'could not serialize access: stream "%" has other partitions since the transaction began', log.stream
         USING ERRCODE = '40001', HINT = 'Try the transaction again.';
     END IF;
     RETURN false;
   END IF;
-  FOREACH slot IN ARRAY slots LOOP
-    IF (floors[slot + 1] BETWEEN greatest(head - 2147483647, 0) AND head) IS NOT TRUE THEN
-      floors[slot + 1] := head;
+  FOREACH partition IN ARRAY partitions LOOP
+    IF (floors[partition + 1] BETWEEN greatest(head - 2147483647, 0) AND head) IS NOT TRUE THEN
+      floors[partition + 1] := head;
       is_new := true;
     END IF;
-    PERFORM sluice_private.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+    PERFORM sluice_private.lock_shared(1275068416 | (log.id << 8) | partition, (floors[partition + 1] & 2147483647)::integer);
   END LOOP;
   IF is_new THEN
     PERFORM set_config(name, floors::text, true);
@@ -40,14 +40,14 @@ BEGIN
 END
 $$;
 
--- Appends one event, and returns its position. One without an ordering key goes to a slot by chance.
+-- Appends one event, and returns its position. One without an ordering key goes to a partition by chance.
 CREATE FUNCTION sluice.append(stream text, payload jsonb, ordering_key text DEFAULT NULL, type text DEFAULT NULL,
                               schema_version integer DEFAULT 1, headers jsonb DEFAULT '{}') RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
   log sluice.stream;
-  slot smallint;
+  partition smallint;
   at bigint;
 BEGIN
   LOOP
@@ -55,12 +55,12 @@ BEGIN
     IF log.id IS NULL THEN
       PERFORM sluice_private.find_stream(append.stream); -- fails
     END IF;
-    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint
-      ELSE sluice_private.event_slot(ordering_key, log.slots) END;
-    EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
+    partition := CASE WHEN ordering_key IS NULL THEN floor(random() * log.partitions)::smallint
+      ELSE sluice_private.event_partition(ordering_key, log.partitions) END;
+    EXIT WHEN sluice_private.open_appends(log, ARRAY[partition]);
   END LOOP;
-  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1),
+  INSERT INTO sluice.event (stream_id, partition, position, ordering_key, type, schema_version, payload, headers)
+  VALUES (log.id, partition, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1),
     payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
   IF at IS NULL THEN
@@ -76,8 +76,8 @@ COMMENT ON FUNCTION sluice.append IS 'Appends one event to a stream in the curre
 
 -- Appends many, in the order of the arrays, and returns their positions in that order, which ascend. payloads: a JSON array.
 -- options: a JSON array of objects with orderingKey, type, schemaVersion and headers, or an empty one. Those without an
--- ordering key go to one slot, a hundred at a time. Every slot that a row may go to has to be wanted, also where there are
--- fewer options than payloads; so both look at the keys as the same function gives them.
+-- ordering key go to one partition, a hundred at a time. Every partition that a row may go to has to be wanted, also
+-- where there are fewer options than payloads; so both look at the keys as the same function gives them.
 CREATE FUNCTION sluice.append_many(stream text, payloads jsonb, options jsonb DEFAULT '[]') RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -97,21 +97,21 @@ BEGIN
     IF given = 0 THEN
       RETURN;
     END IF;
-    SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-      SELECT coalesce(sluice_private.event_slot(o.key, log.slots),
-        (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+    SELECT array_agg(DISTINCT w.partition) INTO wanted FROM (
+      SELECT coalesce(sluice_private.event_partition(o.key, log.partitions),
+        (base + (o.ordinal - 1) / 100) & (log.partitions - 1))::smallint AS partition
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
-      SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
+      SELECT ((base + chunk) & (log.partitions - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
       WHERE jsonb_array_length(options) < given
     ) w;
     EXIT WHEN sluice_private.open_appends(log, wanted);
   END LOOP;
   RETURN QUERY
-  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
+  INSERT INTO sluice.event (stream_id, partition, position, ordering_key, type, schema_version, payload, headers)
   SELECT log.id,
          coalesce(
-           sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1)
+           sluice_private.event_partition(r."orderingKey", log.partitions), (base + (r.ordinal - 1) / 100) & (log.partitions - 1)
          )::smallint,
          nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload,
          coalesce(r.headers, '{}')

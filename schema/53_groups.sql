@@ -1,6 +1,6 @@
 -- Groups of streams: makes them, says how far they have read, and moves them.
 --
--- Public functions: sluice.create_group, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
+-- Public functions: sluice.create_group, sluice.retry_partitions, sluice.skip_event, sluice.group_set, sluice.seek_group,
 -- sluice.delete_group.
 
 -- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in
@@ -8,7 +8,7 @@
 -- key wait for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The
 -- transaction has its number before it draws an id: see sluice_private.insert_message. It fails unless the table takes all
 -- of them.
-CREATE FUNCTION sluice_private.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[],
+CREATE FUNCTION sluice_private.queue_events(group_id integer, partitions smallint[], positions bigint[], attempts integer[],
   due_us double precision[],
                                     errors text[], details jsonb[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -32,18 +32,18 @@ BEGIN
            sluice_private.add_failure(NULL, given.attempt, given.error, given.details, clock_timestamp()),
            CASE WHEN e.ordering_key IS NOT NULL AND given.due_us IS NOT NULL THEN 0 END, e.position
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7)) WITH ORDINALITY
-         AS given (slot, position, attempt, due_us, error, details, ordinal)
-    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
+         AS given (partition, position, attempt, due_us, error, details, ordinal)
+    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.partition = given.partition AND e.position = given.position LIMIT 1) e
     ORDER BY given.ordinal',
     sluice_private.segments_of(number, positions))
-  USING queue, slots, positions, attempts, due_us, errors, details;
+  USING queue, partitions, positions, attempts, due_us, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice_private.require_kept('message', queue, cardinality(positions), taken);
 END
 $$;
 
 -- Events that are given up in their first try.
-CREATE FUNCTION sluice_private.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[],
+CREATE FUNCTION sluice_private.dead_letter_events(group_id integer, partitions smallint[], positions bigint[], attempts integer[],
   reasons text[], errors text[],
                                    details jsonb[])
 RETURNS void
@@ -66,29 +66,29 @@ BEGIN
              given.details, clock_timestamp()),
            e.appended_at, e.position
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
-         AS given (slot, position, attempt, reason, error, details)
-    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e',
+         AS given (partition, position, attempt, reason, error, details)
+    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.partition = given.partition AND e.position = given.position LIMIT 1) e',
     sluice_private.segments_of(number, positions))
-  USING queue, slots, positions, attempts, reasons, errors, details;
+  USING queue, partitions, positions, attempts, reasons, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice_private.require_kept('dead_letter', queue, cardinality(positions), taken);
 END
 $$;
 
--- Behind which positions the slots of a group are to begin: one for all, or one for each.
-CREATE FUNCTION sluice_private.check_starts(parameter text, starts bigint[], slots smallint) RETURNS void
+-- Behind which positions the partitions of a group are to begin: one for all, or one for each.
+CREATE FUNCTION sluice_private.check_starts(parameter text, starts bigint[], partitions smallint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF cardinality(starts) NOT IN (1, slots) OR array_position(starts, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION '%: expected 1 or % positions, received %', parameter, slots, starts
+  IF cardinality(starts) NOT IN (1, partitions) OR array_position(starts, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION '%: expected 1 or % positions, received %', parameter, partitions, starts
       USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them.';
   END IF;
 END
 $$;
 
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
--- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end,
--- which is what is settled now: an append that is open now is still seen.
+-- begins in each partition, one for all or one for each; not before what is gone, and not behind the head. Null: at the end,
+-- which is what is stable now: an append that is open now is still seen.
 CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, defer_limit integer DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -111,19 +111,19 @@ BEGIN
   END IF;
   -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
-  PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
+  PERFORM sluice_private.check_starts('start_at', start_at, log.partitions);
   INSERT INTO sluice.stream_group (stream, name, defer_limit)
   VALUES (create_group.stream, create_group.name, coalesce(create_group.defer_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
   END IF;
-  ends := sluice_private.slot_bounds(log.id, log.positions);
-  INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT number, slot, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[slot + 2]
+  ends := sluice_private.stable_ends(log.id, log.positions);
+  INSERT INTO sluice.group_progress (group_id, partition, position)
+  SELECT number, partition, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[partition + 2]
                                                                     WHEN cardinality(start_at) = 1 THEN start_at[1]
-                                                                    ELSE start_at[slot + 1] END))
-  FROM generate_series(0, log.slots - 1) AS slot;
+                                                                    ELSE start_at[partition + 1] END))
+  FROM generate_series(0, log.partitions - 1) AS partition;
   -- One of this name may have been deleted while its members slept.
   PERFORM sluice_private.wake_stream(stream);
   RETURN true;
@@ -141,31 +141,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM sluice.segment g WHERE g.stream_id = positions_between.stream_id
 $$;
 
--- The first segment that may have an event which a group has not read, by slot, and behind which position.
+-- The first segment that may have an event which a group has not read, by partition, and behind which position.
 CREATE FUNCTION sluice_private.next_segments(log sluice.stream, of_group text, from_positions bigint[]) RETURNS TABLE (
-  group_id integer, slot smallint, start bigint, segment bigint
+  group_id integer, partition smallint, start bigint, segment bigint
 ) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-  SELECT g.id, s.slot::smallint, n.start, coalesce((
+  SELECT g.id, s.partition::smallint, n.start, coalesce((
     SELECT o.first FROM sluice.segment o
-    WHERE o.stream_id = log.id AND o.first > n.start - 1000000000 AND (o.lasts[s.slot + 1] <= n.start) IS NOT TRUE
+    WHERE o.stream_id = log.id AND o.first > n.start - 1000000000 AND (o.lasts[s.partition + 1] <= n.start) IS NOT TRUE
     ORDER BY o.stream_id, o.first LIMIT 1
   ), 0)
-  FROM sluice.stream_group g CROSS JOIN generate_series(0, log.slots - 1) AS s (slot)
+  FROM sluice.stream_group g CROSS JOIN generate_series(0, log.partitions - 1) AS s (partition)
   CROSS JOIN LATERAL (
-    SELECT p.position FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = s.slot
+    SELECT p.position FROM sluice.group_progress p WHERE p.group_id = g.id AND p.partition = s.partition
     ORDER BY p.position DESC LIMIT 1
   ) p
-  CROSS JOIN LATERAL (SELECT greatest(log.trimmed_to, coalesce(from_positions[s.slot + 1], p.position)) AS start) n
+  CROSS JOIN LATERAL (SELECT greatest(log.trimmed_to, coalesce(from_positions[s.partition + 1], p.position)) AS start) n
   WHERE g.stream = log.stream AND (of_group IS NULL OR g.name = of_group)
 $$;
 
--- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to
+-- For each partition of a group: how far it has read, the first event that it has not, and how many those are: counted up to
 -- `most` in four segments, and beyond that taken from the positions. Events that wait behind an open append are among them.
--- Three descents for each slot, and `most` index entries. A look at all streams locks four segments of each at most, and one
--- more for each place where slots of groups are.
-CREATE FUNCTION sluice_private.read_group_slots(of_stream text, of_group text, most integer,
+-- Three descents for each partition, and `most` index entries. A look at all streams locks four segments of each at
+-- most, and one more for each window where partitions of groups are.
+CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group text, most integer,
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
-  stream text, name text, slot smallint, "position" bigint, settled bigint, next_position bigint,
+  stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
   last_error text, open_pid integer, open_since timestamptz
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
@@ -174,59 +174,59 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on S
 #variable_conflict use_column
 DECLARE
   log sluice.stream;
-  bounds bigint[];
+  stable_ends bigint[];
   part record;
 BEGIN
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.stream LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = log.stream);
-    bounds := sluice_private.slot_bounds(log.id, log.positions);
+    stable_ends := sluice_private.stable_ends(log.id, log.positions);
     FOR part IN
-      SELECT n.segment, array_agg(n.group_id) AS groups, array_agg(n.slot) AS slots, array_agg(n.start) AS starts
+      SELECT n.segment, array_agg(n.group_id) AS groups, array_agg(n.partition) AS partitions, array_agg(n.start) AS starts
       FROM sluice_private.next_segments(log, of_group, from_positions) n GROUP BY n.segment ORDER BY n.segment
     LOOP
       RETURN QUERY EXECUTE format($query$
-        SELECT g.stream, g.name, r.slot, p.position, $3[r.slot + 2], f.position, f.appended_at,
+        SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
                p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
-        FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, slot, start)
+        FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
-          SELECT p.* FROM sluice.group_progress p WHERE p.group_id = r.group_id AND p.slot = r.slot
+          SELECT p.* FROM sluice.group_progress p WHERE p.group_id = r.group_id AND p.partition = r.partition
           ORDER BY p.position DESC LIMIT 1
         ) p
         LEFT JOIN LATERAL (
-          SELECT e.position, e.appended_at FROM %1$s e WHERE e.slot = r.slot AND e.position > r.start
+          SELECT e.position, e.appended_at FROM %1$s e WHERE e.partition = r.partition AND e.position > r.start
           ORDER BY e.position LIMIT 1
         ) f ON true
         CROSS JOIN LATERAL (
           SELECT count(*) AS events FROM (
-            SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.slot = r.slot AND e.position > r.start
+            SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.partition = r.partition AND e.position > r.start
             ORDER BY e.position LIMIT $4
           ) e
         ) c
-        LEFT JOIN sluice_private.open_appends_of($1) o ON o.slot = r.slot
-        ORDER BY g.name, r.slot
-      $query$, sluice_private.part_of_log('event_' || log.id, part.segment - 1, least(bounds[1], part.segment + 3999999999)))
-      USING log.id, log.slots, bounds, most, part.segment + 3999999999, part.groups, part.slots, part.starts;
+        LEFT JOIN sluice_private.open_appends_of($1) o ON o.partition = r.partition
+        ORDER BY g.name, r.partition
+      $query$, sluice_private.part_of_log('event_' || log.id, part.segment - 1, least(stable_ends[1], part.segment + 3999999999)))
+      USING log.id, log.partitions, stable_ends, most, part.segment + 3999999999, part.groups, part.partitions, part.starts;
     END LOOP;
   END LOOP;
 END
 $$;
 
--- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
-CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer)
-RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
+-- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
+CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.slot, r.position, r.next_position, r.attempt, r.last_error
-  FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_slots(log.stream, g.name, 1) r
-  WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.slot
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
+  WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
 
--- Has the failed event of each waiting slot tried again now, as if it had never been tried. No batch has a slot that
--- waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
-CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT NULL) RETURNS integer
+-- Has the failed event of each waiting partition tried again now, as if it had never been tried. No batch has a
+-- partition that waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
+CREATE FUNCTION sluice.retry_partitions(stream text, name text, partition integer DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -236,10 +236,10 @@ DECLARE
   freed integer := 0;
 BEGIN
   PERFORM sluice_private.check_isolation();
-  FOR held IN SELECT h.* FROM sluice_private.held_slots(log, this_group.id) h WHERE slot IS NULL OR h.slot = slot LOOP
-    PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
+  FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
+    PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
     UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
-    WHERE p.group_id = this_group.id AND p.slot = held.slot AND p.held_until IS NOT NULL;
+    WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
     END IF;
@@ -250,11 +250,11 @@ BEGIN
   RETURN freed;
 END
 $$;
-COMMENT ON FUNCTION sluice.retry_slots IS
-  'Retries the failed events that block slots of a group, now: in one slot, or null: in all. Returns how many slots '
+COMMENT ON FUNCTION sluice.retry_partitions IS
+  'Retries the failed events that block partitions of a group, now: in one partition, or null: in all. Returns how many partitions '
   'continue.';
 
--- Passes over an event that a slot waits for because it has failed. It becomes a dead letter.
+-- Passes over an event that a partition waits for because it has failed. It becomes a dead letter.
 CREATE FUNCTION sluice.skip_event(stream text, name text, "position" bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -264,30 +264,30 @@ DECLARE
   held record;
 BEGIN
   PERFORM sluice_private.check_isolation();
-  SELECT h.* INTO held FROM sluice_private.held_slots(log, this_group.id) h WHERE h.position = position;
-  IF held.slot IS NULL THEN
+  SELECT h.* INTO held FROM sluice_private.held_partitions(log, this_group.id) h WHERE h.position = position;
+  IF held.partition IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
+  PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
   -- Another one may have been faster.
-  SELECT h.* INTO held FROM sluice_private.held_slots(log, this_group.id) h WHERE h.position = position;
-  IF held.slot IS NULL THEN
+  SELECT h.* INTO held FROM sluice_private.held_partitions(log, this_group.id) h WHERE h.position = position;
+  IF held.partition IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM sluice_private.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
+  PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
     ARRAY[held.last_error], NULL);
-  DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.slot = held.slot;
-  INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (this_group.id, held.slot, position);
+  DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
+  INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
   PERFORM sluice_private.wake_stream(stream);
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.skip_event IS
-  'Skips a failed event that blocks a slot of a group: it becomes a dead letter. Returns whether a slot was waiting for it.';
+  'Skips a failed event that blocks a partition of a group: it becomes a dead letter. Returns whether a partition was waiting for it.';
 
 -- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
--- of each slot, and slots that wait for theirs are tried again.
+-- of each partition, and partitions that wait for theirs are tried again.
 CREATE FUNCTION sluice.group_set(stream text, name text, defer_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
                                  on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -297,7 +297,7 @@ DECLARE
 BEGIN
   IF on_failure <> this_group.on_failure THEN
     this_group := sluice_private.lock_found_group(sluice_private.find_stream(stream), name);
-    PERFORM sluice.retry_slots(stream, name);
+    PERFORM sluice.retry_partitions(stream, name);
   END IF;
   UPDATE sluice.stream_group g
   SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit),
@@ -313,9 +313,10 @@ COMMENT ON FUNCTION sluice.group_set IS
   'Changes how many events a group may defer, whether its unread events are kept, and what it does on_failure: defer or '
   'stop. null keeps the old value. Returns whether something changed.';
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next
--- one. deferred, what becomes of messages that wait in its queue: keep (they are tried again as well) or drop; null: the
--- move is refused if there are any. What it is said to have lost is forgotten. Returns how many messages were dropped.
+-- Moves a group: the next event of each partition is the first one behind starts that is not gone; behind the head it
+-- is the next one. deferred, what becomes of messages that wait in its queue: keep (they are tried again as well) or
+-- drop; null: the move is refused if there are any. What it is said to have lost is forgotten. Returns how many
+-- messages were dropped.
 CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], deferred text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -334,11 +335,11 @@ BEGIN
   -- transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   IF starts IS NULL THEN
-    RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.slots
+    RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.partitions
       USING ERRCODE = '22023',
         HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
   END IF;
-  PERFORM sluice_private.check_starts('starts', starts, log.slots);
+  PERFORM sluice_private.check_starts('starts', starts, log.partitions);
   this_group := sluice_private.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND deferred IS NULL THEN
@@ -346,17 +347,17 @@ BEGIN
       stream, name
       USING ERRCODE = 'SL033', HINT = 'keep: they are tried again as well. drop: they are removed.';
   ELSIF deferred = 'drop' THEN
-    -- In the order of claims, which wait for messages in slots that they have locked.
+    -- In the order of claims, which wait for messages in partitions that they have locked.
     DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
     GET DIAGNOSTICS dropped = ROW_COUNT;
   END IF;
   head := sluice_private.stream_head(log.positions);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
-  INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT this_group.id, slot,
-    greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END))
-  FROM generate_series(0, log.slots - 1) AS slot;
+  INSERT INTO sluice.group_progress (group_id, partition, position)
+  SELECT this_group.id, partition,
+    greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[partition + 1] END))
+  FROM generate_series(0, log.partitions - 1) AS partition;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
   PERFORM sluice_private.wake_stream(stream);

@@ -31,12 +31,12 @@ SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on A
 BEGIN
   EXECUTE format($query$
     SELECT min(f.position), max(l.position)
-    FROM (SELECT p.slot, max(p.position) AS position FROM sluice.group_progress p WHERE p.group_id = $1 GROUP BY p.slot) p
+    FROM (SELECT p.partition, max(p.position) AS position FROM sluice.group_progress p WHERE p.group_id = $1 GROUP BY p.partition) p
     CROSS JOIN LATERAL (
-      SELECT e.position FROM %1$s e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position LIMIT 1
+      SELECT e.position FROM %1$s e WHERE e.partition = p.partition AND e.position > p.position ORDER BY e.position LIMIT 1
     ) f
     CROSS JOIN LATERAL (
-      SELECT e.position FROM %1$s e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position DESC LIMIT 1
+      SELECT e.position FROM %1$s e WHERE e.partition = p.partition AND e.position > p.position ORDER BY e.position DESC LIMIT 1
     ) l
   $query$, sluice_private.part_of_log(log_table, after, upto)) INTO first, last USING of_group;
 END
@@ -59,7 +59,7 @@ END
 $$;
 
 -- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops
--- before what is not settled and before unread events of a group that pins them, unless forced. events: how many
+-- before what is not stable and before unread events of a group that pins them, unless forced. events: how many
 -- positions that takes. held_by: the groups that have stopped it; lost_by: the groups that have not read what is gone. A
 -- dry run locks nothing and changes nothing.
 CREATE FUNCTION sluice.trim_stream(
@@ -84,7 +84,7 @@ BEGIN
   IF NOT dry_run THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
   END IF;
-  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b));
+  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice_private.stable_ends(log.id, log.positions)) AS b));
   trimmed_to := wanted;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND NOT force ORDER BY o.name LOOP
     unread := CASE WHEN sluice_private.pins(log, g)
@@ -98,7 +98,7 @@ BEGIN
     CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     IF NOT dry_run THEN
       -- A batch that has them loses none of them: when it is over, they are read.
-      PERFORM sluice_private.lock_group(g.id, log.slots);
+      PERFORM sluice_private.lock_group(g.id, log.partitions);
       CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     END IF;
     lost_by := lost_by || g.name;
@@ -134,10 +134,10 @@ BEGIN
       SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NULL AND g.first + 1000000000 <= next
     LOOP
       EXECUTE format($query$
-        SELECT max(l.position) FROM generate_series(0, $1 - 1) AS s (slot) CROSS JOIN LATERAL (
-          SELECT e.position FROM sluice.%I e WHERE e.slot = s.slot ORDER BY e.position DESC LIMIT 1
+        SELECT max(l.position) FROM generate_series(0, $1 - 1) AS s (partition) CROSS JOIN LATERAL (
+          SELECT e.position FROM sluice.%I e WHERE e.partition = s.partition ORDER BY e.position DESC LIMIT 1
         ) l
-      $query$, sluice_private.segment_table(log.id, closing.first)) INTO ends USING log.slots;
+      $query$, sluice_private.segment_table(log.id, closing.first)) INTO ends USING log.partitions;
       UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = coalesce(ends, g.first - 1)
       WHERE g.stream_id = log.id AND g.first = closing.first;
     END LOOP;
@@ -157,8 +157,8 @@ $$;
 CREATE FUNCTION sluice_private.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  bounds bigint[] := sluice_private.slot_bounds(log.id, log.positions);
-  settled bigint := (SELECT min(b) FROM unnest(bounds) AS b);
+  stable_ends bigint[] := sluice_private.stable_ends(log.id, log.positions);
+  stable_end bigint := (SELECT min(b) FROM unnest(stable_ends) AS b);
   open_one sluice.segment;
   next bigint;
   ready bigint;
@@ -172,15 +172,15 @@ BEGIN
   ELSIF EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL) THEN
     RETURN 0;
   END IF;
-  UPDATE sluice.segment g SET ready_from = bounds[1] WHERE g.stream_id = log.id AND g.first = next AND g.ready_from IS NULL;
+  UPDATE sluice.segment g SET ready_from = stable_ends[1] WHERE g.stream_id = log.id AND g.first = next AND g.ready_from IS NULL;
   SELECT g.ready_from INTO ready FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next;
-  IF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000
-    AND settled >= greatest(open_one.first - 1, ready)
+  IF stable_ends[1] >= greatest(open_one.first, 1) AND stable_ends[1] < next - 1000000
+    AND stable_end >= greatest(open_one.first - 1, ready)
     AND (open_one.opened_at <= clock_timestamp() - log.segment_ms * interval '1 millisecond'
          OR sluice_private.segment_bytes(log.id, open_one.first) > log.retain_bytes / 4)
   THEN
     PERFORM setval(log.positions, next - 1, true);
-    UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = bounds[1]
+    UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = stable_ends[1]
     WHERE g.stream_id = log.id AND g.first = open_one.first;
     UPDATE sluice.segment g SET opened_at = clock_timestamp() WHERE g.stream_id = log.id AND g.first = next;
     PERFORM sluice_private.attach_segment(log.id, next + 1000000000);
@@ -190,27 +190,27 @@ BEGIN
 END
 $$;
 
--- Notes the last position of each slot for segments that are closed and settled.
+-- Notes the last position of each partition for segments that are closed and stable.
 CREATE FUNCTION sluice_private.note_lasts(log sluice.stream) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b);
+  stable_end bigint := (SELECT min(b) FROM unnest(sluice_private.stable_ends(log.id, log.positions)) AS b);
   closed bigint;
 BEGIN
   FOR closed IN
     SELECT g.first FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL
     ORDER BY g.first
   LOOP
-    EXIT WHEN settled < closed + 999999999;
+    EXIT WHEN stable_end < closed + 999999999;
     EXECUTE format($query$
       UPDATE sluice.segment g SET lasts = ARRAY(
         SELECT coalesce(
-          (SELECT e.position FROM sluice.%I e WHERE e.slot = s.slot ORDER BY e.position DESC LIMIT 1),
-          (SELECT b.lasts[s.slot + 1] FROM sluice.segment b WHERE b.stream_id = $1 AND b.first = $2 - 1000000000), 0)
-        FROM generate_series(0, $3 - 1) AS s (slot) ORDER BY s.slot
+          (SELECT e.position FROM sluice.%I e WHERE e.partition = s.partition ORDER BY e.position DESC LIMIT 1),
+          (SELECT b.lasts[s.partition + 1] FROM sluice.segment b WHERE b.stream_id = $1 AND b.first = $2 - 1000000000), 0)
+        FROM generate_series(0, $3 - 1) AS s (partition) ORDER BY s.partition
       )
       WHERE g.stream_id = $1 AND g.first = $2
-    $query$, sluice_private.segment_table(log.id, closed)) USING log.id, closed, log.slots;
+    $query$, sluice_private.segment_table(log.id, closed)) USING log.id, closed, log.partitions;
   END LOOP;
 END
 $$;
@@ -221,7 +221,7 @@ $$;
 CREATE FUNCTION sluice_private.mark_segments(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b);
+  stable_end bigint := (SELECT min(b) FROM unnest(sluice_private.stable_ends(log.id, log.positions)) AS b);
   bytes bigint := (SELECT sum(sluice_private.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g
     WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
   old sluice.segment;
@@ -239,7 +239,7 @@ BEGIN
     ORDER BY g.first
   LOOP
     ends := old.first + 999999999;
-    EXIT WHEN settled < ends;
+    EXIT WHEN stable_end < ends;
     IF ends > log.trimmed_to THEN
       EXIT WHEN (old.closed_at > clock_timestamp() - log.retain_ms * interval '1 millisecond') IS NOT FALSE
         AND (bytes > log.retain_bytes) IS NOT TRUE;
@@ -273,7 +273,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.id LOOP
     CONTINUE WHEN NOT pg_try_advisory_xact_lock(746505, log.id);
-    -- It may have been given other slots until then.
+    -- It may have been given other partitions until then.
     SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id;
     BEGIN
       done := done + sluice_private.note_open_segment(log) + sluice_private.open_next_segment(log);
@@ -350,10 +350,10 @@ $$;
 CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   head bigint, segments bigint, bytes bigint, events bigint, open_appends bigint, open_pid integer, open_since timestamptz
 ) LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT l.bounds[1], g.segments, g.bytes, sluice_private.positions_between(s.id, s.trimmed_to, l.bounds[1]),
+  SELECT l.stable_ends[1], g.segments, g.bytes, sluice_private.positions_between(s.id, s.trimmed_to, l.stable_ends[1]),
     coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
-  CROSS JOIN LATERAL (SELECT sluice_private.slot_bounds(s.id, s.positions) AS bounds) l
+  CROSS JOIN LATERAL (SELECT sluice_private.stable_ends(s.id, s.positions) AS stable_ends) l
   CROSS JOIN LATERAL (
     SELECT count(*) AS segments, coalesce(sum(sluice_private.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes
     FROM sluice.segment g WHERE g.stream_id = s.id

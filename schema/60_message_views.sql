@@ -25,13 +25,13 @@ BEGIN
 END
 $$;
 
--- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
--- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
-CREATE FUNCTION sluice_private.batches() RETURNS SETOF sluice.batch
+-- What the views see of sluice.batch_record. A hot standby refuses every statement that names an unlogged table, when
+-- it plans it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
+CREATE FUNCTION sluice_private.batch_records() RETURNS SETOF sluice.batch_record
 LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pg_is_in_recovery() THEN
-    RETURN QUERY SELECT b.* FROM sluice.batch b;
+    RETURN QUERY SELECT b.* FROM sluice.batch_record b;
   END IF;
 END
 $$;
@@ -55,7 +55,7 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
           ) END), 0)
-        FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
+        FROM sluice_private.batch_records() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 SELECT sluice_private.describe('{workers}', $$
 *: Worker processes, with their queues and when they started.
@@ -77,7 +77,7 @@ SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.cla
        (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker,
        w.alive AS worker_alive, l.leased_until, NULL::bigint AS claim,
        CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
-FROM sluice_private.batches() b
+FROM sluice_private.batch_records() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
 LEFT JOIN LATERAL (
@@ -146,7 +146,7 @@ LEFT JOIN (
   -- For an instant the row of a batch that has ended is beside the next.
   SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at,
     w.name AS worker
-  FROM sluice_private.batches() b
+  FROM sluice_private.batch_records() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
   -- The row of a leased message itself says which worker has it.

@@ -1,7 +1,7 @@
 -- Views of settings, claims, limits, schedules, workers and streams.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.streams, sluice.group_slots, sluice.groups.
+-- sluice.streams, sluice.group_partitions, sluice.groups.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -40,7 +40,7 @@ changed_by: The name given with that change, or the database user.
 $$);
 
 CREATE VIEW sluice.claims AS
-SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
+SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.lease_ms * interval '1 millisecond' AS lease,
        (SELECT sluice_private.clock()) - c.renewed_at AS age,
        (SELECT count(*) FROM unnest(c.message_ids) AS given (id)
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
@@ -61,7 +61,7 @@ $$);
 CREATE VIEW sluice.limits AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
-), told AS (
+), with_limits AS (
   SELECT q.* FROM sluice.queue q
   WHERE q.concurrency IS NOT NULL OR q.rate IS NOT NULL OR q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL
 ), held AS (
@@ -70,7 +70,7 @@ WITH clock AS MATERIALIZED (
   SELECT m.queue, CASE WHEN grouping(m.tenant) = 1 THEN '' ELSE m.tenant END AS tenant,
          count(*) FILTER (WHERE held.id IS NOT NULL) AS in_flight,
          count(*) FILTER (WHERE held.id IS NULL AND m.due_at <= c.now AND coalesce(m.expires_at > c.now, true)) AS ready
-  FROM told t CROSS JOIN clock c
+  FROM with_limits t CROSS JOIN clock c
   JOIN sluice.message m ON m.queue = t.queue
   LEFT JOIN held ON held.queue = m.queue AND held.id = m.id
   GROUP BY GROUPING SETS ((m.queue), (m.queue, m.tenant))
@@ -78,11 +78,11 @@ WITH clock AS MATERIALIZED (
 ), limited AS (
   SELECT t.queue, '' AS tenant, t.concurrency, t.rate, coalesce(t.rate_ms, 1000) AS rate_ms,
     coalesce(t.rate_burst, t.rate) AS burst
-  FROM told t
+  FROM with_limits t
   UNION ALL
   SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
     coalesce(t.tenant_rate_burst, t.tenant_rate)
-  FROM told t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
+  FROM with_limits t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
   WHERE t.tenant_concurrency IS NOT NULL OR t.tenant_rate IS NOT NULL
 )
 SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_flight, 0) AS in_flight, l.rate,
@@ -196,7 +196,7 @@ as_of: The heartbeat that wrote these numbers, or a later one.
 $$);
 
 CREATE VIEW sluice.streams AS
-SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
+SELECT s.stream, s.partitions, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = s.stream) AS groups,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread,
        s.segment_ms * interval '1 millisecond' AS segment, r.open_appends, r.open_pid,
@@ -205,7 +205,7 @@ FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
 SELECT sluice_private.describe('{streams}', $$
 *: One row per stream: how much it has, how long that is kept, and who holds it back.
 stream: The stream.
-slots: The number of slots that its ordering keys are divided among.
+partitions: The number of partitions that its ordering keys are divided among.
 head: The last position that was assigned.
 trimmed_to: Events at this position and before are gone.
 events: The number of later positions: about as many events, or fewer.
@@ -216,66 +216,66 @@ retain: How long a closed segment is kept; null: for ever.
 retain_bytes: The size in bytes above which the oldest segments are dropped; null: no limit.
 keep_unread: Whether segments that a group has not read are kept.
 segment: How long a segment is open.
-open_appends: The number of open transactions that have appended to one slot, in the slot with the most. In these slots no
+open_appends: The number of open transactions that have appended to one partition, in the partition with the most. In these partitions no
   group reads the events after them.
 open_pid: The server process of the oldest one; null also for a prepared transaction.
 open_for: How long that one has been open; null also if the owner of the schema may not see it (pg_read_all_stats).
 created_at: When it was made.
 $$);
 
-CREATE VIEW sluice.group_slots AS
-SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
+CREATE VIEW sluice.group_partitions AS
+SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
        r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
-FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
-SELECT sluice_private.describe('{group_slots}', $$
-*: How far each group has read each slot of its stream.
+FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
+SELECT sluice_private.describe('{group_partitions}', $$
+*: How far each group has read each partition of its stream.
 stream: The stream.
 name: The group.
-slot: The slot, from 0.
-position: The group has read the slot up to this position. It moves with events of the slot alone.
-settled: The slot may be read up to this position now. Behind it an append may be open.
+partition: The partition, from 0.
+position: The group has read the partition up to this position. It moves with events of the partition alone.
+settled: The partition may be read up to this position now. Behind it an append may be open.
 next_position: The first event that it has not read; null: it has read all.
 unread: How many events it has not read, including those behind an open append: counted up to 1,000 in four segments, and
   estimated from the positions beyond that.
 oldest_unread_age: How long ago the first of them was appended.
 moved_at: When the group read from it last.
-held_until: When the slot's failed event is retried, if the group stops on failure or has reached its limit of deferred
+held_until: When the partition's failed event is retried, if the group stops on failure or has reached its limit of deferred
   events; infinity: it waits until the event is retried or skipped by hand.
 attempt: How often that event has failed.
 last_error: The error of its last attempt.
-open_pid: The server process of the oldest open transaction that has appended to the slot; null also for a prepared
+open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
 $$);
 
 CREATE VIEW sluice.groups AS
-SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.slots_unread,
-       s.slots_held_back, s.open_for,
+SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_unread_age, s.partitions_unread,
+       s.partitions_held_back, s.open_for,
        (SELECT count(*) FROM sluice.message m WHERE m.queue = g.stream || ':' || g.name) AS deferred,
        (SELECT count(*) FROM sluice.dead_letter d WHERE d.queue = g.stream || ':' || g.name) AS dead,
        (SELECT count(*) FROM sluice.workers w WHERE w.alive AND g.stream || ':' || g.name = ANY (w.queues)) AS members,
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at, s.moved_at,
-       g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
+       g.lost_from, g.lost_to, s.partitions_stopped, g.on_failure, g.defer_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
   SELECT s.stream, r.name, sum(r.unread)::bigint AS unread,
          (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
-         count(r.next_position) AS slots_unread,
-         count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
+         count(r.next_position) AS partitions_unread,
+         count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS partitions_held_back,
          (SELECT sluice_private.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
-         count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
-  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
+         count(*) FILTER (WHERE r.held_until = 'infinity') AS partitions_stopped
+  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
 SELECT sluice_private.describe('{groups}', $$
 *: One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.
 stream: The stream.
 name: The group.
 queue: Its queue, which has its failed events, and those that wait behind them, as messages.
-unread: How many events it has not read, including those behind an open append: counted up to 1,000 per slot in four
+unread: How many events it has not read, including those behind an open append: counted up to 1,000 per partition in four
   segments, and estimated from the positions beyond that.
 oldest_unread_age: How long ago the oldest of them was appended.
-slots_unread: The number of slots with unread events.
-slots_held_back: The number of slots with an open append. Events behind it are not read yet.
+partitions_unread: The number of partitions with unread events.
+partitions_held_back: The number of partitions with an open append. Events behind it are not read yet.
 open_for: How long the oldest of them has been open.
 deferred: Events in its queue, which have failed or wait behind a failed one.
 dead: Dead letters.
@@ -285,10 +285,10 @@ moved_at: When it read last.
 lost_from: The first of the events that retention removed before the group had read them. The group reads nothing until it
   is moved. Null: none.
 lost_to: The last of these events.
-slots_stopped: The number of slots that wait until a failed event is retried or skipped.
+partitions_stopped: The number of partitions that wait until a failed event is retried or skipped.
 on_failure: What happens to a failed event: defer moves it, and the later ones of its key, to the group's queue; stop
-  makes its slot wait for it.
-defer_limit: The number of events that may be deferred before slots wait.
+  makes its partition wait for it.
+defer_limit: The number of events that may be deferred before partitions wait.
 keep_unread: Whether events that it has not read are kept; null: the stream's setting, unless it is paused.
 created_at: When it was made.
 $$);

@@ -41,7 +41,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   pointer sluice.dedupe;
   now_at timestamptz := sluice_private.clock();
-  done sluice.settled;
+  done sluice.kept_key;
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN
     RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %', CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
@@ -49,7 +49,7 @@ BEGIN
   END IF;
   IF dedupe_key IS NOT NULL THEN
     SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-    SELECT s.* INTO done FROM sluice.settled s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at
+    SELECT s.* INTO done FROM sluice.kept_key s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at
     ORDER BY s.until DESC LIMIT 1;
     taken_until := greatest(done.until, CASE WHEN pointer.until > now_at THEN pointer.until END);
     SELECT m.id, m.state, m.attempt, m.due_at, m.locked_by INTO message_id, state, attempt, due_at, locked_by

@@ -50,7 +50,7 @@ export type {
   DeadLetters,
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
-export type { RetrySlotsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/group-options.ts'
+export type { RetryPartitionsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/group-options.ts'
 export type { Groups } from './operate/groups.ts'
 export type { History, HistoryOptions } from './operate/history.ts'
 export type { MessageChangeOptions, MessageChanges, NewDueTime } from './operate/message-changes.ts'
@@ -125,7 +125,7 @@ export type { OnFailure } from './table/stream/known-group.ts'
 export type { StreamEvent } from './table/stream/read-events.ts'
 export type {
   BlockingEvent,
-  GroupSlotStatus,
+  GroupPartitionStatus,
   GroupStatus,
   LostEvents,
   StreamStatus,

@@ -166,16 +166,16 @@ export type MessageOption = {
 )
 
 export type OptionName = keyof typeof MESSAGE_OPTIONS
-type Options = typeof MESSAGE_OPTIONS
+type OptionTable = typeof MESSAGE_OPTIONS
 
 /** What an option is called in a row: `ttlMs`, `maxAttempts`. */
-type RowName<Name extends OptionName> = Options[Name]['kind'] extends 'time' ? `${Name}Ms` : Name
+type RowName<Name extends OptionName> = OptionTable[Name]['kind'] extends 'time' ? `${Name}Ms` : Name
 type RowValue<Option extends MessageOption> =
   | (Option['kind'] extends 'count' | 'time' ? number : string)
   | (Option extends { readonly byDefault: unknown } ? never : null)
 
 /** The options of a row: JSON as text, instants in ISO 8601. Null: as the queue or the pipeline says, or none. */
-export type RowOptions = { readonly [Name in OptionName as RowName<Name>]: RowValue<Options[Name]> }
+export type RowOptions = { readonly [Name in OptionName as RowName<Name>]: RowValue<OptionTable[Name]> }
 
 interface NamedOption<Name extends OptionName> {
   readonly name: Name

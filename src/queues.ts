@@ -135,6 +135,6 @@ function issuesText(issues: readonly StandardSchemaV1.Issue[]): string {
 }
 
 function issueText({ message, path = [] }: StandardSchemaV1.Issue): string {
-  const place = pathText(path.map((segment) => (typeof segment === 'object' ? segment.key : segment)))
-  return place === '' ? message : `${place}: ${message}`
+  const where = pathText(path.map((segment) => (typeof segment === 'object' ? segment.key : segment)))
+  return where === '' ? message : `${where}: ${message}`
 }

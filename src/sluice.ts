@@ -323,7 +323,7 @@ export class Sluice<
    * @returns undefined if there is no message, at once or after `wait`.
    * @throws SluiceError as {@link Operate}, and ROWS_MISSING; the reason of `signal`
    *
-   * @example const claim = await sluice.claim('emails', { limit: 10, ttl: '1m', wait: '20s' })
+   * @example const claim = await sluice.claim('emails', { limit: 10, lease: '1m', wait: '20s' })
    */
   async claim<Name extends QueueName<Definitions>>(
     queue: Name,

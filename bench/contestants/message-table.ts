@@ -8,7 +8,7 @@ export const messageTable: Pick<Contestant, 'install' | 'tables' | 'fill' | 'uns
     await using sluice = createSluice({ connection: url })
     await sluice.migrate()
   },
-  tables: ['sluice.message', 'sluice.slot', 'sluice.dead_letter', 'sluice.batch', 'sluice.crash'],
+  tables: ['sluice.message', 'sluice.slot', 'sluice.dead_letter', 'sluice.batch_record', 'sluice.crash'],
   fill,
   unsettled,
 }

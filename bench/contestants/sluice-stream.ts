@@ -13,15 +13,15 @@ export async function installStream(url: string): Promise<void> {
   await library.streams.set('bench')
 }
 
-/** In runs of 100 per slot, as `appendMany` leaves them. */
+/** In runs of 100 per partition, as `appendMany` leaves them. */
 export async function fillStream(client: pg.Client, { messages, bytes, log }: FillSpec): Promise<void> {
   await client.query(
     `SELECT sluice.create_group('bench', 'group-' || n, '{0}') FROM generate_series(0, $1::integer - 1) n`,
     [log?.groups ?? 0],
   )
   await client.query(
-    `INSERT INTO sluice.event (stream_id, slot, position, payload)
-     SELECT s.id, (n / 100) % s.slots, nextval(s.positions),
+    `INSERT INTO sluice.event (stream_id, partition, position, payload)
+     SELECT s.id, (n / 100) % s.partitions, nextval(s.positions),
             jsonb_strip_nulls(jsonb_build_object('n', n, 'text', repeat('x', $2::integer)))
      FROM sluice.stream s, generate_series(1, $1::integer) AS n WHERE s.stream = 'bench' ORDER BY n`,
     [messages, bytes],
@@ -31,8 +31,8 @@ export async function fillStream(client: pg.Client, { messages, bytes, log }: Fi
 /** Counted from the rows, each event once for each group. */
 export async function unreadEvents(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ count: string }>(
-    `SELECT count(*) FROM (SELECT group_id, slot, max(position) AS position FROM sluice.group_progress GROUP BY group_id, slot) p
-     JOIN sluice.event e ON e.slot = p.slot AND e.position > p.position`,
+    `SELECT count(*) FROM (SELECT group_id, partition, max(position) AS position FROM sluice.group_progress GROUP BY group_id, partition) p
+     JOIN sluice.event e ON e.partition = p.partition AND e.position > p.position`,
   )
   return Number(rows[0]?.count)
 }

@@ -252,7 +252,7 @@ WHERE e.at > greatest(f.ended_at, q.at + q.delay_ms * interval '1 millisecond') 
   },
   {
     verdict: 'over limit',
-    rule: 'no more messages are in flight at a time than the queue was told',
+    rule: 'no more messages are in flight at a time than the queue is set to',
     lasts: true,
     params: ({ queue }) => [queue],
     sql: `
@@ -394,5 +394,5 @@ WHERE NOT $1::boolean AND a.datname = current_database() AND a.application_name 
 UNION ALL
 SELECT format('worker %s', w.name) FROM sluice.worker w WHERE NOT $2::boolean
 UNION ALL
-SELECT format('batch %s of worker %s', b.id, b.worker_id) FROM sluice.batch b WHERE NOT $2::boolean`,
+SELECT format('batch %s of worker %s', b.id, b.worker_id) FROM sluice.batch_record b WHERE NOT $2::boolean`,
 }

@@ -23,6 +23,7 @@ import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, ne
 import { noFault } from './no-fault.ts'
 import { notifyQueueFull } from './notify-queue-full.ts'
 import { lateAppends, snapshots } from './open-transactions.ts'
+import { partitionStops } from './partition-stops.ts'
 import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
@@ -35,7 +36,6 @@ import { rollingUpgrade } from './rolling-upgrade.ts'
 import { schedules } from './schedules.ts'
 import { seek } from './seek.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
-import { slotStops } from './slot-stops.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
@@ -69,7 +69,7 @@ export const SCENARIOS: readonly Scenario[] = [
   snapshots,
   lateAppends,
   retention,
-  slotStops,
+  partitionStops,
   seek,
   heldKey,
   endedLives,

@@ -37,10 +37,10 @@ export const snapshots = scenario({
   },
 })
 
-/** Appends that are open hold back the later events of their slots, for all groups, and nothing else. */
+/** Appends that are open hold back the later events of their partitions, for all groups, and nothing else. */
 export const lateAppends = scenario({
   name: 'late-appends',
-  title: 'appends that are open for long in some slots while members read, and commit late or roll back',
+  title: 'appends that are open for long in some partitions while members read, and commit late or roll back',
   mode: 'stream',
   otherwise: { inapplicable: 'a queue is not read by position: see the late commits of the snapshots' },
   recoveryMs: 3_000,

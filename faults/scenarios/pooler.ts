@@ -3,7 +3,7 @@ import { type Environment, ownDatabase } from '../run/environment.ts'
 import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
-import { SLOTS_OF_SESSIONS } from '../twins/stream-twins.ts'
+import { PARTITIONS_OF_SESSIONS } from '../twins/stream-twins.ts'
 
 interface Pooled extends Environment {
   readonly pooler: Pooler
@@ -75,7 +75,7 @@ export const poolerDirect = scenario<Pooled>({
   costsAttempts: true,
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
   otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 1, full: 10 } },
-  stream: { injections: { quick: 1, full: 10 }, twin: SLOTS_OF_SESSIONS },
+  stream: { injections: { quick: 1, full: 10 }, twin: PARTITIONS_OF_SESSIONS },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',

@@ -67,7 +67,7 @@ SET LOCAL lock_timeout = '5min';
 ALTER TABLE sluice.message ADD COLUMN note_${version} text ${broken ? "NOT NULL DEFAULT ''" : ''};
 ${broken ? `ALTER TABLE sluice.message ALTER COLUMN note_${version} DROP DEFAULT;` : ''}
 ALTER TABLE sluice.worker ADD COLUMN note_${version} text;
-ALTER TABLE sluice.batch ADD COLUMN note_${version} text;
+ALTER TABLE sluice.batch_record ADD COLUMN note_${version} text;
 DO $$ BEGIN EXECUTE pg_get_functiondef('sluice_private.wake_inserted'::regproc); END $$;
 DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.enqueue'::regproc); END $$;
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)

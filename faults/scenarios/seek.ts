@@ -51,11 +51,11 @@ export const seek = scenario({
 /** What a member has in hand. */
 interface Held {
   readonly group: string
-  /** The latest position to which the group can go back so that its slot has something to read again, and nothing is passed over. */
+  /** The latest position to which the group can go back so that its partition has something to read again, and nothing is passed over. */
   readonly latest: number
 }
 
-/** Stops a worker that has an event in hand of a slot that its group has read from before. */
+/** Stops a worker that has an event in hand of a partition that its group has read from before. */
 async function standStill(stage: Stage, { actor }: WorkerActor): Promise<Held> {
   return until(
     async () => {
@@ -92,20 +92,20 @@ async function isMoveWaiting(stage: Stage): Promise<boolean> {
 /** An event without a message in the group's queue is in hand from the log. */
 const HELD = `
 WITH progress AS (
-  SELECT g.name, g.stream || ':' || g.name AS queue, p.slot, max(p.position) AS position
+  SELECT g.name, g.stream || ':' || g.name AS queue, p.partition, max(p.position) AS position
   FROM sluice.stream_group g JOIN sluice.group_progress p ON p.group_id = g.id
-  WHERE g.stream = $1 GROUP BY g.stream, g.name, p.slot
+  WHERE g.stream = $1 GROUP BY g.stream, g.name, p.partition
 )
 SELECT held.name AS group, least(
-  (SELECT max(e.position) FROM sluice.event e WHERE e.slot = held.slot AND e.position <= held.progress),
-  (SELECT min(e.position) FROM sluice.event e JOIN progress p ON p.slot = e.slot WHERE p.name = held.name AND e.position > p.position),
+  (SELECT max(e.position) FROM sluice.event e WHERE e.partition = held.partition AND e.position <= held.progress),
+  (SELECT min(e.position) FROM sluice.event e JOIN progress p ON p.partition = e.partition WHERE p.name = held.name AND e.position > p.position),
   (SELECT min(m.event_position) FROM sluice.message m WHERE m.queue = held.queue)
 )::double precision AS latest
 FROM (
-  SELECT p.name, p.queue, p.slot, p.position AS progress
+  SELECT p.name, p.queue, p.partition, p.position AS progress
   FROM ledger.started s
   JOIN sluice.event e ON e.position = s.message_id / 2
-  JOIN progress p ON p.slot = e.slot AND p.name = ($3::text[])[s.message_id % 2 + 1] AND e.position > p.position
+  JOIN progress p ON p.partition = e.partition AND p.name = ($3::text[])[s.message_id % 2 + 1] AND e.position > p.position
   WHERE s.worker = $2 ORDER BY s.at DESC LIMIT 1
 ) held
-WHERE EXISTS (SELECT FROM sluice.event e WHERE e.slot = held.slot AND e.position <= held.progress)`
+WHERE EXISTS (SELECT FROM sluice.event e WHERE e.partition = held.partition AND e.position <= held.progress)`

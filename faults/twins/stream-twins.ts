@@ -1,10 +1,10 @@
 import type { Twin } from './twins.ts'
 
 export const BOUND_IGNORED = {
-  name: 'bound-ignored',
-  title: 'a group that reads up to the last position, also in a slot in which an append is open',
+  name: 'stable-end-ignored',
+  title: 'a group that reads up to the last position, also in a partition in which an append is open',
   sql: `
-CREATE OR REPLACE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION sluice_private.stable_ends(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
   'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[(pg_sequence_parameters(positions)).start_value::integer + 1])'`,
   caught: ['lost'],
@@ -12,11 +12,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 
 export const PROGRESS_UNGUARDED = {
   name: 'progress-unguarded',
-  title: 'slots of a group that nobody locks, and progress that nobody compares with what the batch began at',
+  title: 'partitions of a group that nobody locks, and progress that nobody compares with what the batch began at',
   edits: [
     {
       file: 'table/stream/claim-events.ts',
-      from: 'THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.slot::integer) ELSE false END',
+      from: 'THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.partition::integer) ELSE false END',
       to: 'THEN $1::integer > 0 ELSE false END',
     },
     {
@@ -26,8 +26,8 @@ export const PROGRESS_UNGUARDED = {
     },
     {
       file: 'table/stream/settle-events.ts',
-      from: '$4::bigint[])) AS given (slot, position)\n  RETURNING 1',
-      to: '$4::bigint[])) AS given (slot, position) ON CONFLICT DO NOTHING\n  RETURNING 1',
+      from: '$4::bigint[])) AS given (partition, position)\n  RETURNING 1',
+      to: '$4::bigint[])) AS given (partition, position) ON CONFLICT DO NOTHING\n  RETURNING 1',
     },
   ],
   caught: ['repeated'],
@@ -44,9 +44,9 @@ export const PROGRESS_BEFORE_HANDLER = {
     const { client } = this.#connection
     await client.query(
       'UPDATE sluice.group_progress p SET position = e.position FROM (' +
-        'SELECT g.id, e.slot, max(e.position) AS position FROM sluice.stream_group g, sluice.event e ' +
-        "WHERE g.stream || ':' || g.name = $1 AND -e.position = ANY ($2::bigint[]) GROUP BY g.id, e.slot" +
-        ') e WHERE p.group_id = e.id AND p.slot = e.slot',
+        'SELECT g.id, e.partition, max(e.position) AS position FROM sluice.stream_group g, sluice.event e ' +
+        "WHERE g.stream || ':' || g.name = $1 AND -e.position = ANY ($2::bigint[]) GROUP BY g.id, e.partition" +
+        ') e WHERE p.group_id = e.id AND p.partition = e.partition',
       [plan.queue, rows.map((row) => row.id)],
     )
     await client.query('COMMIT')
@@ -96,9 +96,10 @@ export const QUEUES_LOST_EVENTS_AGAIN = {
   caught: ['repeated'],
 } as const satisfies Twin
 
-export const SLOTS_OF_SESSIONS = {
-  name: 'slots-of-sessions',
-  title: 'slots of a group that are locked by the session, which a pooler hands to others, and not by the transaction',
+export const PARTITIONS_OF_SESSIONS = {
+  name: 'partitions-of-sessions',
+  title:
+    'partitions of a group that are locked by the session, which a pooler hands to others, and not by the transaction',
   edits: [
     {
       file: 'table/stream/claim-events.ts',
@@ -115,7 +116,7 @@ export const MOVED_BESIDE_BATCHES = {
   title:
     'a move that does not wait for the batches in hand, and a batch that does not compare the progress with what it began at',
   sql: `
-CREATE OR REPLACE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
+CREATE OR REPLACE FUNCTION sluice_private.lock_group(group_id integer, partitions integer) RETURNS void
 LANGUAGE sql AS 'SELECT'`,
   edits: PROGRESS_UNGUARDED.edits.slice(1),
   // What is in the group's queue is locked by itself.

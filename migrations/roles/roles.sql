@@ -70,8 +70,8 @@ BEGIN
     ON sluice.dead_letter TO sluice_worker;
   GRANT SELECT ON sluice.queue, sluice.cancel_request TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
-  GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
-  GRANT INSERT ON sluice.settled TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE ON sluice.batch_record, sluice.crash TO sluice_worker;
+  GRANT INSERT ON sluice.kept_key TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
@@ -87,12 +87,12 @@ BEGIN
     sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
     sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice_private.foreign_characters,
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
     sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
-    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.bury_row, sluice_private.rows_of,
+    sluice_private.remove_locked, sluice_private.dead_letter_locked, sluice_private.bury_row, sluice_private.rows_of,
     sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
-    sluice_private.ctids_of, sluice_private.release_holds, sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
+    sluice_private.ctids_of, sluice_private.release_holds, sluice_private.wake, sluice_private.notify, sluice_private.is_of_group TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
@@ -108,10 +108,10 @@ BEGIN
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
   GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice_private.slot_bounds, sluice_private.stream_head, sluice_private.queue_events,
-    sluice_private.bury_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.stable_ends, sluice_private.stream_head, sluice_private.queue_events,
+    sluice_private.dead_letter_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_slots TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_partitions TO sluice_worker;
   FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP
     EXECUTE pg_catalog.format('GRANT SELECT ON %s TO sluice_worker', log);
   END LOOP;
@@ -120,16 +120,16 @@ BEGIN
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT SELECT ON sluice.batch, sluice.dedupe, sluice.settled TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice.peek, sluice.status TO sluice_reader,
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status TO sluice_reader,
     sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.
-  GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.stream, sluice.stream_group
+  GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_partitions, sluice.stream, sluice.stream_group
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_slots, sluice_private.stream_bounds,
-    sluice.stream_positions, sluice_private.event_slot, sluice_private.read_events, sluice.events,
+  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_partitions, sluice_private.stream_stable_ends,
+    sluice.stream_positions, sluice_private.event_partition, sluice_private.read_events, sluice.events,
     sluice_private.next_position TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
@@ -138,7 +138,7 @@ BEGIN
   GRANT SELECT ON sluice.dead_letter TO sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.pause, sluice.resume, sluice.is_paused,
     sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice_private.release_holds,
-    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.seek_group, sluice.retry_slots,
+    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.seek_group, sluice.retry_partitions,
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.

@@ -3,11 +3,11 @@ export class Gate {
   #free: number
   readonly #waiting: (() => void)[] = []
 
-  constructor(places: number) {
-    this.#free = places
+  constructor(most: number) {
+    this.#free = most
   }
 
-  /** Resolves, when there is a place, with what gives it up: once, however often it is called. */
+  /** Resolves, when it may enter, with what lets the next one in: once, however often it is called. */
   async enter(): Promise<() => void> {
     if (this.#free > 0) this.#free -= 1
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))

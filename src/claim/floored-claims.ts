@@ -1,5 +1,5 @@
 import type { TransactionalPlan } from '../plan/options.ts'
-import { type Claim, type ClaimedRow, claim, type PriorityFloor } from '../table/claim/claim.ts'
+import { type ClaimedRow, type ClaimedRows, claim, type PriorityFloor } from '../table/claim/claim.ts'
 import { claimApart } from '../table/claim/claim-apart.ts'
 import {
   claimFreeSlots,
@@ -70,7 +70,7 @@ export class FlooredClaims {
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
-    const taken: Claim & Partial<OrderedClaim> = await (kind === 'keyed'
+    const taken: ClaimedRows & Partial<OrderedClaim> = await (kind === 'keyed'
       ? this.#claimSlots(execute, terms, bottom)
       : this.#claimUnkeyed(execute, terms, bottom, skipped))
     const { nowUs, transaction, memory, evidence, rows } = taken
@@ -89,7 +89,7 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #claimUnkeyed(execute: Execute, terms: ClaimTerms, bottom: boolean, skipped: number): Promise<Claim> {
+  #claimUnkeyed(execute: Execute, terms: ClaimTerms, bottom: boolean, skipped: number): Promise<ClaimedRows> {
     const { queue, ordered } = this.#plan
     const { lease } = terms
     const limit = this.#limitOf(terms)
@@ -126,6 +126,6 @@ export class FlooredClaims {
   }
 }
 
-function isOrdered(taken: Claim & Partial<OrderedClaim>): taken is OrderedClaim {
+function isOrdered(taken: ClaimedRows & Partial<OrderedClaim>): taken is OrderedClaim {
   return taken.firstLive !== undefined
 }

@@ -30,7 +30,7 @@ export class PassedRows {
   #xid = 0n
   #stretches: readonly Stretch[] = []
   readonly #heldUntilUs = new Map<string, number>()
-  #told: readonly PassedStretch[] = []
+  #sent: readonly PassedStretch[] = []
 
   constructor(slot: number) {
     this.#slot = slot
@@ -38,7 +38,7 @@ export class PassedRows {
 
   /** For a claim, which finds out what still holds. */
   get stretches(): readonly PassedStretch[] {
-    return this.#told
+    return this.#sent
   }
 
   /** Remembers nothing of a walk if it cannot be said which transactions ran: then the next claim makes it again. */
@@ -58,13 +58,13 @@ export class PassedRows {
     const start = BigInt(walk.start)
     if (start > firstLive && !live.some((stretch) => stretch.lastId >= start)) return
     this.#stretches = fewer(joined([...splice(live, walk, running)]))
-    this.#tell()
+    this.#send()
   }
 
-  #tell(): void {
+  #send(): void {
     const keys = new Set(this.#stretches.flatMap((stretch) => [...stretch.keys]))
     for (const key of this.#heldUntilUs.keys()) if (!keys.has(key)) this.#heldUntilUs.delete(key)
-    this.#told = this.#stretches.map((stretch) => ({
+    this.#sent = this.#stretches.map((stretch) => ({
       slot: this.#slot,
       firstId: String(this.#firstId),
       lastId: String(stretch.lastId),

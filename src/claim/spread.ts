@@ -3,14 +3,14 @@
  * that others have in hand; claims that begin at random within twice as many meet few of them.
  */
 export class Spread {
-  #places: number
+  #concurrency: number
   readonly #batchSize: number
   readonly #random: () => number
   #workers = 1
 
   /** @param concurrency how many batches a worker has in flight; others are taken to have as many. */
   constructor(concurrency: number, batchSize: number, random: () => number = Math.random) {
-    this.#places = concurrency
+    this.#concurrency = concurrency
     this.#batchSize = batchSize
     this.#random = random
   }
@@ -22,19 +22,19 @@ export class Spread {
 
   /** Sets how many batches a worker has in flight from now on. */
   resize(concurrency: number): void {
-    this.#places = concurrency
+    this.#concurrency = concurrency
   }
 
   /** Whether enough claims run at once that one from the head costs more than one that begins elsewhere. */
   get wide(): boolean {
-    return this.#workers * this.#places > FEW
+    return this.#workers * this.#concurrency > FEW
   }
 
   /** How many messages the next claim leaves before it. One in eight begins with the oldest. */
   next(): number {
     const at = this.#random()
     if (at < FROM_HEAD) return 0
-    return Math.floor(((at - FROM_HEAD) / (1 - FROM_HEAD)) * 2 * this.#workers * this.#places * this.#batchSize)
+    return Math.floor(((at - FROM_HEAD) / (1 - FROM_HEAD)) * 2 * this.#workers * this.#concurrency * this.#batchSize)
   }
 }
 

@@ -1,13 +1,13 @@
 import { createInterface } from 'node:readline'
-import { Refusal } from './report-error.ts'
+import { CommandRefusal } from './report-error.ts'
 
-/** Asks on a terminal unless `yes` is set. @throws Refusal if the answer is no, or without a terminal */
+/** Asks on a terminal unless `yes` is set. @throws CommandRefusal if the answer is no, or without a terminal */
 export async function assertConfirmed(question: string, options: { readonly yes?: true }): Promise<void> {
   if (options.yes) return
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
-    throw new Refusal('Nothing has changed: without a terminal to ask on, --yes is needed')
+    throw new CommandRefusal('Nothing has changed: without a terminal to ask on, --yes is needed')
   }
-  if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
+  if (!(await confirm(question, process.stdin, process.stderr))) throw new CommandRefusal('Nothing has changed.')
 }
 
 /** Asks a yes-or-no question. Anything but yes is no, also the end of the input and Ctrl-C. */

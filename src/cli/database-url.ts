@@ -54,8 +54,8 @@ export function targetOf(url: string): string {
   const [before = ''] = afterScheme(url).split(/[?#]/)
   const at = before.lastIndexOf('@')
   const [user = ''] = before.slice(0, Math.max(0, at)).split(':')
-  const place = before.slice(at + 1) || 'the default server'
-  return user === '' ? place : `${user}@${place}`
+  const server = before.slice(at + 1) || 'the default server'
+  return user === '' ? server : `${user}@${server}`
 }
 
 function objectionTo(url: string): string | undefined {

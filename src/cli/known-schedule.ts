@@ -3,7 +3,7 @@ import { nearest } from '../basics/nearest.ts'
 import { isSluiceError } from '../errors.ts'
 import type { Operate } from '../index.ts'
 import { operating } from './connect.ts'
-import { Refusal } from './report-error.ts'
+import { CommandRefusal } from './report-error.ts'
 
 /** Does work on a schedule that is there; undefined, or SCHEDULE_UNKNOWN: it is not, and the refusal says which may be meant. */
 export function onSchedule<T>(
@@ -19,6 +19,6 @@ export function onSchedule<T>(
     const names = (await operate.schedules.list()).map((schedule) => schedule.name)
     const [meant] = nearest(name, names)
     const hint = meant === undefined ? 'See: sluice schedule list' : `Did you mean "${meant}"?`
-    throw new Refusal(`There is no schedule "${name}". ${hint}`)
+    throw new CommandRefusal(`There is no schedule "${name}". ${hint}`)
   })
 }

@@ -34,7 +34,7 @@ export const parse = {
       throw new InvalidArgumentError(`Expected an integer from ${least} to ${most}.`)
     },
   countTo: (most: number): ((text: string) => number) => parse.integer(1, most),
-  slot: (text: string): number => {
+  partition: (text: string): number => {
     if (/^\d{1,2}$/.test(text) && Number(text) < 64) return Number(text)
     throw new InvalidArgumentError('Expected an integer from 0 to 63.')
   },

@@ -33,6 +33,6 @@ const QUOTES_THE_ROW = ['23502', '23514']
 const REMEDY = 'Connect as the owner of schema "sluice", or as a role with the privileges needed there.'
 
 /** The command refuses, or found nothing: exit code 1 with this message. */
-export class Refusal extends Error {
+export class CommandRefusal extends Error {
   override readonly name = 'Refusal'
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { Operate, WhichMessage } from '../index.ts'
 import { parse } from './options.ts'
-import { Refusal } from './report-error.ts'
+import { CommandRefusal } from './report-error.ts'
 
 /** What an argument or option that names a message says of it. */
 export const MESSAGE_ID = 'the id of the message; in the queue of a group also its event, as in orders/7'
@@ -25,21 +25,23 @@ export function whichMessage(id: string | undefined, dedupeKey: string | undefin
   return command.error(`error: expected the id of a message or --dedupe-key, received ${received}`)
 }
 
-/** The same, with the id of an event's message. @throws Refusal */
+/** The same, with the id of an event's message. @throws CommandRefusal */
 export async function eventResolved(operate: Operate, queue: string, named: NamedMessage): Promise<NamedMessage> {
   return 'id' in named ? { id: await messageId(operate, queue, named.id) } : named
 }
 
-/** The id of a message that is named by its id, or by its event. @throws Refusal */
+/** The id of a message that is named by its id, or by its event. @throws CommandRefusal */
 export async function messageId(operate: Operate, queue: string | undefined, name: string): Promise<string> {
   const [stream = '', position] = name.split('/')
   if (position === undefined) return name
   const group = queue?.startsWith(`${stream}:`) ? queue.slice(stream.length + 1) : undefined
   if (group === undefined)
-    throw new Refusal(`${name} is an event: name the queue of its group, as in ${stream}:billing.`)
+    throw new CommandRefusal(`${name} is an event: name the queue of its group, as in ${stream}:billing.`)
   const id = await operate.groups.messageOf(stream, group, Number(position))
   if (id !== undefined) return id
-  throw new Refusal(`Event ${name} is no message of queue "${queue}": it is handled, not read yet, or blocks its slot.`)
+  throw new CommandRefusal(
+    `Event ${name} is no message of queue "${queue}": it is handled, not read yet, or blocks its partition.`,
+  )
 }
 
 /** Words for a message that is there, and for one that is not. */

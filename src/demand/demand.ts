@@ -189,7 +189,7 @@ export class Demand implements Waiter, RunnerDemand {
 
   async #untilOver(): Promise<void> {
     await this.#runners.ended()
-    await this.#round.settled()
+    await this.#round.drained()
   }
 
   #onPaused(by: QueuePause | null): void {

@@ -29,9 +29,9 @@ export interface Round {
   resize(concurrency: number): number
   /**
    * Resolves when everything that a round has claimed is over. Returns whether anything was not when the last round began to
-   * claim: that round may have looked before it was settled.
+   * claim: that round may have looked before it was over.
    */
-  settled(): Promise<boolean>
+  drained(): Promise<boolean>
   /** Breaks off what the server has not answered yet. */
   cut(): void
 }

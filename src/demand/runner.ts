@@ -77,10 +77,10 @@ export class Runners {
           await this.#throttle?.turn(demand.draining, () => true)
           if (!demand.draining.aborted) next = await this.#run(next, () => undefined)
         }
-      } while ((await this.#round.settled()) && !isOver())
+      } while ((await this.#round.drained()) && !isOver())
     } catch (error) {
       // What earlier claims have taken is still in flight.
-      await this.#round.settled()
+      await this.#round.drained()
       if (this.#isOurStop(error)) return
       throw this.#round.failed(error)
     }

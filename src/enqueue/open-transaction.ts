@@ -21,27 +21,27 @@ export interface OwnTransaction {
   readonly [OWN]: true
 }
 
-type Method = (...args: never[]) => unknown
+type ClientMethod = (...args: never[]) => unknown
 
 /** A `Client` or `PoolClient` of `pg` after BEGIN. A `Pool` has no `escapeIdentifier`. */
 interface NodePostgresClient {
-  readonly query: Method
-  readonly escapeIdentifier: Method
+  readonly query: ClientMethod
+  readonly escapeIdentifier: ClientMethod
 }
 
 interface KyselyTransaction {
   readonly isTransaction: true
-  readonly executeQuery: Method
+  readonly executeQuery: ClientMethod
 }
 
 interface KnexTransaction {
-  readonly raw: Method
-  readonly isCompleted: Method
+  readonly raw: ClientMethod
+  readonly isCompleted: ClientMethod
 }
 
 interface DrizzleTransaction {
-  readonly execute: Method
-  readonly rollback: Method
+  readonly execute: ClientMethod
+  readonly rollback: ClientMethod
 }
 
 /**
@@ -49,21 +49,21 @@ interface DrizzleTransaction {
  */
 type TypeOrmTransaction =
   | { readonly '@instanceof': symbol; readonly queryRunner?: object; readonly isInitialized?: never }
-  | { readonly isTransactionActive: boolean; readonly query: Method }
+  | { readonly isTransactionActive: boolean; readonly query: ClientMethod }
 
 /** The `tx` of an interactive transaction, which cannot connect. */
 interface PrismaTransaction {
-  readonly $queryRawUnsafe: Method
+  readonly $queryRawUnsafe: ClientMethod
   readonly $connect?: never
 }
 
 interface PostgresJsTransaction {
-  readonly unsafe: Method
-  readonly savepoint: Method
+  readonly unsafe: ClientMethod
+  readonly savepoint: ClientMethod
 }
 
 /** The `tx` of a handler. */
 interface TransactionOfHandler {
   readonly client: NodePostgresClient
-  readonly kysely: Method
+  readonly kysely: ClientMethod
 }

@@ -4,7 +4,7 @@ import { dateOf, integerWithin } from '../basics/options.ts'
 import { SluiceError } from '../errors.ts'
 import { type EnqueueOptions, type MessageOption, OPTIONS } from '../message-options.ts'
 import { policyName } from '../retry-policy.ts'
-import { DEFAULTS, PLAIN, type ReadOptions } from '../table/enqueue/insert-row.ts'
+import { DEFAULTS, type InsertOptions, PLAIN } from '../table/enqueue/insert-row.ts'
 import { readDedupe } from './dedupe.ts'
 import { headersOf, labelOf, typeOf } from './labels.ts'
 
@@ -16,12 +16,12 @@ const NAMES = [...OPTIONS.map(({ name }) => name), 'dedupe']
  * @param what the name of the object in errors, such as 'options' or 'messages[3]'
  * @throws SluiceError OPTION_INVALID, also for unknown options
  */
-export function readOptions(options: unknown, what: string): ReadOptions {
+export function readOptions(options: unknown, what: string): InsertOptions {
   if (options === undefined) return PLAIN
   checkKeys(what, options, NAMES, "As in { delay: '5m', priority: 0 }")
-  const given: Given = options
+  const given: GivenOptions = options
   checkTogether(given, what)
-  const row: Record<keyof ReadOptions, unknown> = { ...PLAIN }
+  const row: Record<keyof InsertOptions, unknown> = { ...PLAIN }
   for (const { name, rowName, option } of OPTIONS) {
     const value = given[name]
     if (value === undefined) continue
@@ -32,10 +32,10 @@ export function readOptions(options: unknown, what: string): ReadOptions {
     const beside = { time: given.delay !== undefined || given.dueAt !== undefined, tenant: given.tenant !== undefined }
     row.dedupe = readDedupe(given.dedupe, `${what}.dedupe`, beside)
   }
-  return row as ReadOptions
+  return row as InsertOptions
 }
 
-type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }
+type GivenOptions = { readonly [Name in keyof EnqueueOptions]?: unknown }
 
 function read(what: string, value: unknown, option: MessageOption): string | number | null {
   switch (option.kind) {
@@ -57,7 +57,7 @@ function read(what: string, value: unknown, option: MessageOption): string | num
 }
 
 /** Messages with an ordering key are claimed key by key, which would pass the limit of a tenant. */
-function checkTogether({ tenant, orderingKey, delay, dueAt }: Given, what: string): void {
+function checkTogether({ tenant, orderingKey, delay, dueAt }: GivenOptions, what: string): void {
   if (tenant !== undefined && orderingKey !== undefined) {
     const sentence = `${what}: expected tenant or orderingKey, received both`
     throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one out: messages with keys share workers by key`)

@@ -14,7 +14,7 @@ export type Refusal =
   /** Its last try was lost, and other workers may have taken it before that could be written. */
   | { readonly kind: 'lost try'; readonly error: string }
 
-export interface AdmissionRules {
+export interface RefusalRules {
   readonly isCancelled: boolean
   /** When it was claimed. */
   readonly clock: ClaimClock | undefined
@@ -24,7 +24,7 @@ export interface AdmissionRules {
 /** Why a message is refused, by what is known without its payload. */
 export function refusalOf(
   message: DeliveredMessage,
-  { isCancelled, clock, crashLimit }: AdmissionRules,
+  { isCancelled, clock, crashLimit }: RefusalRules,
 ): Refusal | undefined {
   if (isCancelled) return { kind: 'cancelled' }
   if (hasExpired(message.row, clock?.nowUs)) return { kind: 'expired' }

@@ -17,6 +17,6 @@ export interface BatchToRun {
   readonly signal: Ending
   /** When its messages were claimed: those whose life had ended by then are not handed out. */
   readonly clock?: ClaimClock | undefined
-  /** In a group that stops, or has deferred as many as it may: the event's slot, all of which waits for a failed event. */
-  readonly slotOf?: KeyOf | undefined
+  /** In a group that stops, or has deferred as many as it may: the event's partition, all of which waits for a failed event. */
+  readonly partitionOf?: KeyOf | undefined
 }

@@ -27,7 +27,7 @@ export class CallFailed {
 const HUNG_MS = 500
 
 /** What a call needs of its batch. */
-type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'slotOf'>
+type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitionOf'>
 
 /** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
 export class Caller {
@@ -87,7 +87,7 @@ export class Caller {
   }
 
   #outcomesOf(messages: readonly DeliveredMessage[], attempt: Attempt, returned: unknown): readonly Outcome[] {
-    return outcomesOf(this.#consumption.handler.kind, this.#batch.slotOf, messages, attempt, returned)
+    return outcomesOf(this.#consumption.handler.kind, this.#batch.partitionOf, messages, attempt, returned)
   }
 
   async #undo(attempt: Attempt): Promise<void> {

@@ -13,14 +13,14 @@ import { toOutcome, toOutcomes } from './to-outcome.ts'
  */
 export function outcomesOf(
   kind: AnyHandler['kind'],
-  slotOf: KeyOf | undefined,
+  partitionOf: KeyOf | undefined,
   messages: readonly DeliveredMessage[],
   { committed }: Pick<Attempt, 'committed'>,
   returned: unknown,
 ): readonly Outcome[] {
   const outcomes = kind === 'each' ? [toOutcome(returned)] : toOutcomes(returned, messages.length)
   if (committed) checkAcked(outcomes)
-  if (slotOf !== undefined && messages.length > 1) checkSlots(slotOf, messages, outcomes)
+  if (partitionOf !== undefined && messages.length > 1) checkPartitions(partitionOf, messages, outcomes)
   return outcomes
 }
 
@@ -31,11 +31,16 @@ function checkAcked(outcomes: readonly Outcome[]): void {
   throw expected('OPTION_INVALID', "The handler's result", 'nothing or ack() after transaction()', other)
 }
 
-/** What a batch handler does with later events of a slot must not be kept if an earlier one stays. */
-function checkSlots(slotOf: KeyOf, messages: readonly DeliveredMessage[], outcomes: readonly Outcome[]): void {
-  const staying = new BlockedKeys(slotOf)
+/** What a batch handler does with later events of a partition must not be kept if an earlier one stays. */
+function checkPartitions(
+  partitionOf: KeyOf,
+  messages: readonly DeliveredMessage[],
+  outcomes: readonly Outcome[],
+): void {
+  const staying = new BlockedKeys(partitionOf)
   for (const [at, message] of messages.entries()) {
-    if (staying.has(message)) throw new TypeError('an event is to be tried again, and later ones of its slot are not')
+    if (staying.has(message))
+      throw new TypeError('an event is to be tried again, and later ones of its partition are not')
     if (outcomes[at]?.kind !== 'ack') staying.add(message)
   }
 }

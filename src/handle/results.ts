@@ -56,7 +56,7 @@ export class Results {
 
   /** Ends a message that no handler is to see. */
   refuse(message: DeliveredMessage, refusal: Refusal): void {
-    const { decisions, slotOf } = this.#batch
+    const { decisions, partitionOf } = this.#batch
     this.#begun.add(message)
     switch (refusal.kind) {
       case 'cancelled':
@@ -65,7 +65,7 @@ export class Results {
         return
       case 'harmful':
         this.#put(decideHarmful(message, refusal.reason, decisions.rules))
-        if (slotOf !== undefined) this.#block(message)
+        if (partitionOf !== undefined) this.#block(message)
         return
       case 'lost try':
         this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
@@ -134,7 +134,7 @@ export class Results {
   #block(message: DeliveredMessage): void {
     // All messages of a queue that is ordered as a whole have one key.
     const rest = isOrdered(this.#consumption.plan) ? '' : undefined
-    this.#blockedKeys ??= new BlockedKeys(this.#batch.slotOf ?? (({ orderingKey }) => orderingKey ?? rest))
+    this.#blockedKeys ??= new BlockedKeys(this.#batch.partitionOf ?? (({ orderingKey }) => orderingKey ?? rest))
     this.#blockedKeys.add(message)
   }
 }

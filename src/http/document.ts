@@ -1,10 +1,10 @@
 import { VERSION } from '../basics/version.ts'
 import type { JsonSchema } from './json-schema.ts'
-import { PROBLEM, type Status, TITLES } from './problem.ts'
-import type { AnswerForm, Route } from './route.ts'
+import { type HttpStatus, PROBLEM, TITLES } from './problem.ts'
+import type { AnswerForm, HttpRoute } from './route.ts'
 
 /** The OpenAPI 3.1 document of routes, built from the schemas that check their bodies. */
-export function openApiDocument(routes: readonly Route[]): object {
+export function openApiDocument(routes: readonly HttpRoute[]): object {
   const paths: Record<string, Record<string, unknown>> = {}
   for (const route of routes) {
     paths[route.path] ??= parametersOf(route.path)
@@ -38,9 +38,9 @@ function parametersOf(path: string): Record<string, unknown> {
   return { parameters: names.map((name) => ({ name, in: 'path', required: true, schema: PARAMETERS[name] })) }
 }
 
-function operationOf({ name, summary, body, answers, problems, path }: Route): object {
-  const ofBody: readonly Status[] = body === undefined ? [] : [400, 413, 415, 422]
-  const ofQueue: readonly Status[] = path.includes('{queue}') ? [404, 503] : []
+function operationOf({ name, summary, body, answers, problems, path }: HttpRoute): object {
+  const ofBody: readonly HttpStatus[] = body === undefined ? [] : [400, 413, 415, 422]
+  const ofQueue: readonly HttpStatus[] = path.includes('{queue}') ? [404, 503] : []
   const statuses = new Set([...ofBody, 401, 403, ...ofQueue, ...problems, 500] as const)
   const refused = [...statuses].map((status) => [status, { $ref: `#/components/responses/Problem${status}` }])
   return {

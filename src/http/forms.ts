@@ -12,8 +12,8 @@ export const DURATION = {
 } as const satisfies JsonSchema
 
 /** For how long a claim lasts. Checked here, so that an error names what the client has sent. @throws SluiceError OPTION_INVALID */
-export function ttlOf(ttl: ValueOf<typeof DURATION> | undefined): number | undefined {
-  return ttl === undefined ? undefined : toMsWithin('ttl', ttl, '1s', '14d')
+export function leaseOf(lease: ValueOf<typeof DURATION> | undefined): number | undefined {
+  return lease === undefined ? undefined : toMsWithin('lease', lease, '1s', '14d')
 }
 
 export function graceOf(grace: ValueOf<typeof DURATION> | undefined): number | undefined {

@@ -50,10 +50,10 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
     if (refusal !== undefined) return refusal
     const body = route.body && (await readBody(request, maxBodyBytes))
     const found = { sluice, queue: queue ?? '', id: id ?? '', signal: request.signal }
-    return responseOf(await route.run({ ...found, failedInPart: (error) => tell(request, 200, error) }, body))
+    return responseOf(await route.run({ ...found, failedInPart: (error) => reportFailure(request, 200, error) }, body))
   }
 
-  function tell({ method, url }: Request, status: number, error: unknown): void {
+  function reportFailure({ method, url }: Request, status: number, error: unknown): void {
     report({ kind: 'request.failed', request: `${method} ${new URL(url).pathname}`, status, error: toError(error) })
   }
 
@@ -65,7 +65,7 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
       const { signal } = request
       if (signal.aborted && error === signal.reason) return new Response(null, { status: CLIENT_GONE })
       const problem = Problem.of(error)
-      if (problem.status >= 500) tell(request, problem.status, problem.cause)
+      if (problem.status >= 500) reportFailure(request, problem.status, problem.cause)
       return problem.toResponse()
     }
   }

@@ -3,11 +3,11 @@ import type { JsonSchema } from './json-schema.ts'
 
 /** An answer with an error. Thrown, so that no step has to pass it on. */
 export class Problem extends Error {
-  readonly status: Status
+  readonly status: HttpStatus
   readonly code: ErrorCode | undefined
   readonly headers: Readonly<Record<string, string>>
 
-  constructor(status: Status, detail: string, { code, headers = {}, cause }: ProblemOptions = {}) {
+  constructor(status: HttpStatus, detail: string, { code, headers = {}, cause }: ProblemOptions = {}) {
     super(detail, { cause })
     this.name = 'Problem'
     this.status = status
@@ -64,7 +64,7 @@ export const TITLES = {
   503: 'Service Unavailable',
 } as const
 
-export type Status = keyof typeof TITLES
+export type HttpStatus = keyof typeof TITLES
 
 export const PROBLEM = {
   description: 'a problem document (RFC 9457)',
@@ -83,7 +83,7 @@ const NO_QUEUE = 'The queue does not exist'
 const FAILED = 'The request failed. The log of the server has the reason'
 const UNAVAILABLE = 'The queue cannot be reached. Try again'
 
-const STATUS_BY_CODE: Readonly<Partial<Record<ErrorCode, Status>>> = {
+const STATUS_BY_CODE: Readonly<Partial<Record<ErrorCode, HttpStatus>>> = {
   OPTION_INVALID: 422,
   PAYLOAD_INVALID: 422,
   PAYLOAD_SCHEMA: 422,

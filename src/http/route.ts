@@ -2,13 +2,13 @@ import type { Sluice } from '../sluice.ts'
 import type { HttpAction } from './authorize.ts'
 import { checkerOf } from './checker.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
-import type { Status } from './problem.ts'
+import type { HttpStatus } from './problem.ts'
 
 /** One route: what the router, the handler and the OpenAPI document need of it. */
-export interface Route {
+export interface HttpRoute {
   /** Its `operationId` in the document. */
   readonly name: string
-  readonly method: Method
+  readonly method: HttpMethod
   /** With the parameters `{queue}` and `{id}`. */
   readonly path: string
   readonly action: HttpAction
@@ -16,12 +16,12 @@ export interface Route {
   readonly body: JsonSchema | undefined
   readonly answers: readonly AnswerForm[]
   /** The errors that only this route has. */
-  readonly problems: readonly Status[]
+  readonly problems: readonly HttpStatus[]
   /** @throws SluiceError, Problem */
   run(call: Call, body: unknown): Promise<Answer>
 }
 
-export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+export type HttpMethod = 'GET' | 'POST' | 'PATCH' | 'DELETE'
 
 /** A request that was let in. */
 export interface Call {
@@ -52,12 +52,12 @@ export interface AnswerForm {
 }
 
 /** A route without a body: a GET or a DELETE. A POST has one, because only its content type blocks requests from pages of other sites. */
-export function route(given: RouteWithoutBody): Route {
+export function route(given: RouteWithoutBody): HttpRoute {
   return { problems: [], ...given, body: undefined }
 }
 
 /** A route with a body. An empty body is an empty object: fine if no property is required. */
-export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithBody<Schema>): Route {
+export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithBody<Schema>): HttpRoute {
   const check = checkerOf<Schema>(given.body)
   return {
     problems: [],
@@ -66,11 +66,15 @@ export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithB
   }
 }
 
-interface RouteWithoutBody extends Omit<Route, 'body' | 'problems' | 'method'>, Partial<Pick<Route, 'problems'>> {
+interface RouteWithoutBody
+  extends Omit<HttpRoute, 'body' | 'problems' | 'method'>,
+    Partial<Pick<HttpRoute, 'problems'>> {
   readonly method: 'GET' | 'DELETE'
 }
 
-interface RouteWithBody<Schema> extends Omit<Route, 'body' | 'problems' | 'run'>, Partial<Pick<Route, 'problems'>> {
+interface RouteWithBody<Schema>
+  extends Omit<HttpRoute, 'body' | 'problems' | 'run'>,
+    Partial<Pick<HttpRoute, 'problems'>> {
   readonly body: Schema & JsonSchema
   run(call: Call, body: ValueOf<Schema>): Promise<Answer>
 }

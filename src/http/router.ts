@@ -1,13 +1,13 @@
 import { checkQueueName } from '../queues.ts'
 import { Problem } from './problem.ts'
-import type { Route } from './route.ts'
+import type { HttpRoute } from './route.ts'
 
 /** Finds the routes of requests. */
 export class Router {
   readonly #basePath: string
-  readonly #patterns: readonly { readonly route: Route; readonly pattern: RegExp }[]
+  readonly #patterns: readonly { readonly route: HttpRoute; readonly pattern: RegExp }[]
 
-  constructor(routes: readonly Route[], basePath: string) {
+  constructor(routes: readonly HttpRoute[], basePath: string) {
     this.#basePath = basePath
     this.#patterns = routes.map((route) => ({ route, pattern: patternOf(route.path) }))
   }
@@ -16,7 +16,7 @@ export class Router {
    * @throws Problem 404, 405
    * @throws SluiceError QUEUE_NAME_INVALID
    */
-  find(method: string, url: string): Found {
+  find(method: string, url: string): FoundRoute {
     const { pathname } = new URL(url)
     if (!pathname.startsWith(`${this.#basePath}/`)) throw notFound()
     const path = pathname.slice(this.#basePath.length)
@@ -32,8 +32,8 @@ export class Router {
 }
 
 /** A route, and the parameters of the path. */
-export interface Found {
-  readonly route: Route
+export interface FoundRoute {
+  readonly route: HttpRoute
   /** Undefined if the route has none. */
   readonly queue: string | undefined
   readonly id: string | undefined

@@ -89,7 +89,7 @@ async function attempt(
   try {
     await assertReachable(pool)
     const db = new Kysely<unknown>({ dialect: new Dialect({ pool }), log: failure.log })
-    const run: Run = { lockWaitMs, failure, servedBy: (pid) => watch?.servedBy(pid) }
+    const run: MigrationRun = { lockWaitMs, failure, servedBy: (pid) => watch?.servedBy(pid) }
     return await db.transaction().execute((transaction) => migrateInside(transaction, run))
   } catch (error) {
     if (lost !== undefined) throw lostConnection(lost)
@@ -101,13 +101,16 @@ async function attempt(
   }
 }
 
-interface Run {
+interface MigrationRun {
   readonly lockWaitMs: number
   readonly failure: MigrationFailure
   readonly servedBy: (pid: number) => void
 }
 
-async function migrateInside(db: Kysely<unknown>, { lockWaitMs, failure, servedBy }: Run): Promise<MigrateResult> {
+async function migrateInside(
+  db: Kysely<unknown>,
+  { lockWaitMs, failure, servedBy }: MigrationRun,
+): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
     (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
   await execute(PIN_SEARCH_PATH, [])
@@ -159,7 +162,7 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
 
 /** It is unknown whether a COMMIT that was under way took effect. */
 function lostConnection(cause: unknown): SluiceError {
-  const sentence = `The migration lost its connection: ${errorText(cause)}. Run it again: what has been applied is left alone`
+  const sentence = `The migration lost its connection: ${errorText(cause)}. MigrationRun it again: what has been applied is left alone`
   return new SluiceError('UNREACHABLE', sentence, { cause })
 }
 

@@ -42,14 +42,14 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that. Both default to their last
+   * Makes a claim last for `lease` from now, and its messages live until `grace` after that. Both default to their last
    * values.
    *
    * @returns when it ends.
    * @throws SluiceError as {@link get}
    */
-  async renew(queue: QueueName<Definitions>, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
-    return this.#store.renew(queue, id, ttl, grace)
+  async renew(queue: QueueName<Definitions>, id: string, lease?: Duration, grace?: Duration): Promise<Date> {
+    return this.#store.renew(queue, id, lease, grace)
   }
 
   /**

@@ -9,11 +9,11 @@ export interface StreamGroupOptions {
   readonly from?: StreamOffset | undefined
   /**
    * What happens to an event that fails. `'defer'`: it waits in the group's queue for its next try, and later events with its key
-   * wait behind it. `'stop'`: it blocks its slot until its next try, and after the last one until `groups.retry` or `groups.skip`.
+   * wait behind it. `'stop'`: it blocks its partition until its next try, and after the last one until `groups.retry` or `groups.skip`.
    * @default 'defer', or as it is
    */
   readonly onFailure?: OnFailure | undefined
-  /** How many events may be deferred; further failures block their slots. @default 1000, or as it is */
+  /** How many events may be deferred; further failures block their partitions. @default 1000, or as it is */
   readonly deferLimit?: number | undefined
   /**
    * Whether segments stay that the group has not read: always, or never. @default as its stream says, unless the group is
@@ -22,10 +22,10 @@ export interface StreamGroupOptions {
   readonly keepUnread?: boolean | undefined
 }
 
-/** Which slots of a group are retried. */
-export interface RetrySlotsOptions {
-  /** One slot, from 0. @default all */
-  readonly slot?: number | undefined
+/** Which partitions of a group are retried. */
+export interface RetryPartitionsOptions {
+  /** One partition, from 0. @default all */
+  readonly partition?: number | undefined
 }
 
 /** How a group is moved. */
@@ -41,7 +41,7 @@ export interface SeekOptions {
 
 /** What a seek has done, or would do. */
 export interface SeekResult {
-  /** How many events the group has to read then: counted up to 100,000 a slot, and beyond that taken from the positions. */
+  /** How many events the group has to read then: counted up to 100,000 a partition, and beyond that taken from the positions. */
   readonly events: number
   /** How many it had to read before. */
   readonly before: number
@@ -57,8 +57,8 @@ export const GROUP = {
   keepUnread: boolean,
 }
 
-/** The reader of {@link RetrySlotsOptions}. */
-export const RETRY = { slot: count(null, 0, 63) }
+/** The reader of {@link RetryPartitionsOptions}. */
+export const RETRY = { partition: count(null, 0, 63) }
 
 /** The readers of {@link SeekOptions}. */
 export const SEEK = { dryRun: flag, deferred: oneOf(['keep', 'drop'], "'keep' or 'drop'") }

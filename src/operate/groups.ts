@@ -7,18 +7,23 @@ import {
   countUnread,
   createGroup,
   deleteGroup,
-  retrySlots,
+  retryPartitions,
   seekGroup,
   skipEvent,
 } from '../table/stream/change-groups.ts'
 import { readEventMessage } from '../table/stream/event-message.ts'
 import { readGroup } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
-import { type GroupSlotStatus, type GroupStatus, readGroupSlots, readGroups } from '../table/stream/stream-status.ts'
+import {
+  type GroupPartitionStatus,
+  type GroupStatus,
+  readGroupPartitions,
+  readGroups,
+} from '../table/stream/stream-status.ts'
 import {
   GROUP,
   RETRY,
-  type RetrySlotsOptions,
+  type RetryPartitionsOptions,
   SEEK,
   type SeekOptions,
   type SeekResult,
@@ -65,12 +70,13 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * Lists the slots of a group: the position up to which each is read, and what blocks it. Empty: there is no such group.
+   * Lists the partitions of a group: the position up to which each is read, and what blocks it. Empty: there is no such
+   * group.
    *
    * @throws SluiceError as {@link Operate}
    */
-  async slots(stream: QueueName<Definitions>, group: string): Promise<readonly GroupSlotStatus[]> {
-    return this.#of(stream, group, 'count', readGroupSlots)
+  async partitions(stream: QueueName<Definitions>, group: string): Promise<readonly GroupPartitionStatus[]> {
+    return this.#of(stream, group, 'count', readGroupPartitions)
   }
 
   /**
@@ -98,23 +104,23 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * Retries the failed events that block the group's slots, now, with attempts reset.
+   * Retries the failed events that block the group's partitions, now, with attempts reset.
    *
-   * @returns how many slots it unblocks.
+   * @returns how many partitions it unblocks.
    * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
    *
    * @example await sluice.groups.retry('orders', 'billing')
    */
-  async retry(stream: QueueName<Definitions>, group: string, options: RetrySlotsOptions = {}): Promise<number> {
-    const remedy = "As in groups.retry('orders', 'billing', { slot: 3 })"
-    const { slot } = readFields('groups.retry', options, RETRY, remedy)
-    return this.#of(stream, group, 'change', (execute, ...names) => retrySlots(execute, ...names, slot))
+  async retry(stream: QueueName<Definitions>, group: string, options: RetryPartitionsOptions = {}): Promise<number> {
+    const remedy = "As in groups.retry('orders', 'billing', { partition: 3 })"
+    const { partition } = readFields('groups.retry', options, RETRY, remedy)
+    return this.#of(stream, group, 'change', (execute, ...names) => retryPartitions(execute, ...names, partition))
   }
 
   /**
-   * Skips a failed event that blocks its slot: it becomes a dead letter of the group's queue, and can be redriven.
+   * Skips a failed event that blocks its partition: it becomes a dead letter of the group's queue, and can be redriven.
    *
-   * @returns false if the event blocked no slot.
+   * @returns false if the event blocked no partition.
    * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
    *
    * @example await sluice.groups.skip('orders', 'billing', 4711)

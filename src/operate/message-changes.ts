@@ -5,7 +5,7 @@ import { readOptions } from '../enqueue/options.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
 import { expected } from '../errors.ts'
 import type { Headers } from '../message.ts'
-import type { InsertRow, ReadOptions } from '../table/enqueue/insert-row.ts'
+import type { InsertOptions, InsertRow } from '../table/enqueue/insert-row.ts'
 import type { MessageChange } from '../table/operate/change-message.ts'
 
 /** In which transaction a message is changed. */
@@ -41,7 +41,7 @@ export async function readChanges(rules: MessageRules, queue: string, changes: M
   if (given.length === 0) throw expected('OPTION_INVALID', WHAT, 'something to change', changes)
   const { payload, ...options } = changes
   const names = { payload: `${WHAT}.payload`, options: WHAT }
-  const row: Partial<InsertRow> & ReadOptions =
+  const row: Partial<InsertRow> & InsertOptions =
     payload === undefined ? readOptions(options, WHAT) : await readMessage(rules, queue, { payload, options }, names)
   const columns = given.map(([name]) => (name === 'ttl' ? 'ttlMs' : name) as keyof MessageChange)
   return Object.fromEntries(columns.map((column) => [column, row[column]]))

@@ -47,7 +47,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
   }
 
   /**
-   * Tells a queue settings: those that are given; null unsets one.
+   * Changes settings of a queue: those that are given; null unsets one.
    *
    * @throws SluiceError as {@link Operate}
    *
@@ -59,9 +59,9 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     options: QueueChangeOptions = {},
   ): Promise<void> {
     const name = this.#operations.queue(queue)
-    const told = readSettingsInput('queues.settings.set', settings)
+    const changed = readSettingsInput('queues.settings.set', settings)
     const { by, tx } = readFields('queues.settings.set', options, CHANGE)
-    await this.#operations.administer((execute) => setQueue(execute, name, told, by), tx)
+    await this.#operations.administer((execute) => setQueue(execute, name, changed, by), tx)
   }
 
   /**

@@ -4,13 +4,13 @@ import { codeOf } from '../basics/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import {
-  type PlaceParams,
-  readBounds,
+  type OffsetParams,
+  type PartitionRanges,
   readEvents,
   readNextPosition,
   readPositions,
-  type SlotRanges,
-  type StreamBounds,
+  readStableEnds,
+  type StableEnds,
   type StreamEvent,
 } from '../table/stream/read-events.ts'
 
@@ -19,9 +19,9 @@ export type Reading = <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
 
 export interface ReadPlan {
   readonly stream: string
-  readonly from: PlaceParams
+  readonly from: OffsetParams
   /** The last position, or a time, before which the events end; `end`: the end as of now. */
-  readonly to: PlaceParams
+  readonly to: OffsetParams
   readonly orderingKey: string | null
   readonly type: string | null
   /** Infinity: all. */
@@ -31,9 +31,10 @@ export interface ReadPlan {
 }
 
 /**
- * The events of a stream in order of position, page by page. It reads windows of positions below the bounds of all slots, so
- * that no event can appear before one that it has read. A page is 64 events at first, and then as many as make 4 MiB, at
- * most 2,000; a window is as wide as a page needs. After an empty window it skips to the next position that exists.
+ * The events of a stream in order of position, page by page. It reads windows of positions below the stable ends of all
+ * partitions, so that no event can appear before one that it has read. A page is 64 events at first, and then as many
+ * as make 4 MiB, at most 2,000; a window is as wide as a page needs. After an empty window it skips to the next
+ * position that exists.
  */
 export async function* streamPages(
   plan: ReadPlan,
@@ -81,9 +82,9 @@ class WindowReader {
   readonly #plan: ReadPlan
   readonly #reading: Reading
   #streamId = 0
-  #slots: readonly number[] = []
-  /** Of the stream; an ordering key has one slot. */
-  #slotCount = 0
+  #partitions: readonly number[] = []
+  /** Of the stream; an ordering key has one partition. */
+  #partitionCount = 0
   #starts: readonly number[] = []
   #ends: readonly number[] = []
   /** All events up to this position have been read. */
@@ -105,43 +106,45 @@ class WindowReader {
   async begin(): Promise<void> {
     const { stream, from, to, orderingKey, follow } = this.#plan
     const [look, starts, ends] = await this.#reading(async (execute) => {
-      const bounds = await readBounds(execute, stream, orderingKey)
+      const stableEnds = await readStableEnds(execute, stream, orderingKey)
       // A position behind the end is valid: the reader waits for it.
       const first =
-        from.place === 'position'
-          ? bounds.bounds.map(() => (from.position ?? 0) - 1)
+        from.at === 'position'
+          ? stableEnds.stableEnds.map(() => (from.position ?? 0) - 1)
           : await readPositions(execute, stream, from)
-      return [bounds, first, to.place === 'time' ? await readPositions(execute, stream, to) : null] as const
+      return [stableEnds, first, to.at === 'time' ? await readPositions(execute, stream, to) : null] as const
     })
     this.#streamId = look.streamId
-    this.#slots = slotsOf(look)
-    this.#slotCount = look.bounds.length
-    this.#starts = this.#slots.map((slot) => starts[slot] ?? 0)
-    const last = to.place === 'position' ? (to.position ?? 0) : to.place === 'start' ? 0 : Number.MAX_SAFE_INTEGER
-    this.#ends = this.#slots.map((slot) => (follow ? Number.MAX_SAFE_INTEGER : Math.min(ends?.[slot] ?? last, last)))
+    this.#partitions = partitionsOf(look)
+    this.#partitionCount = look.stableEnds.length
+    this.#starts = this.#partitions.map((partition) => starts[partition] ?? 0)
+    const last = to.at === 'position' ? (to.position ?? 0) : to.at === 'start' ? 0 : Number.MAX_SAFE_INTEGER
+    this.#ends = this.#partitions.map((partition) =>
+      follow ? Number.MAX_SAFE_INTEGER : Math.min(ends?.[partition] ?? last, last),
+    )
     this.#at = Math.min(...this.#starts)
-    this.#bound(look)
+    this.#moveEnd(look)
   }
 
   async lookAgain(): Promise<void> {
     const { stream, orderingKey } = this.#plan
-    const look = await this.#reading((execute) => readBounds(execute, stream, orderingKey))
-    if (look.bounds.length !== this.#slotCount) this.#spread(look)
-    this.#bound(look)
+    const look = await this.#reading((execute) => readStableEnds(execute, stream, orderingKey))
+    if (look.stableEnds.length !== this.#partitionCount) this.#spread(look)
+    this.#moveEnd(look)
   }
 
-  /** A stream without events was given other slots: all its events come after that. */
-  #spread(look: StreamBounds): void {
+  /** A stream without events was given other partitions: all its events come after that. */
+  #spread(look: StableEnds): void {
     const start = Math.min(...this.#starts)
-    this.#slots = slotsOf(look)
-    this.#slotCount = look.bounds.length
-    this.#starts = this.#slots.map(() => start)
-    this.#ends = this.#slots.map(() => Number.MAX_SAFE_INTEGER)
+    this.#partitions = partitionsOf(look)
+    this.#partitionCount = look.stableEnds.length
+    this.#starts = this.#partitions.map(() => start)
+    this.#ends = this.#partitions.map(() => Number.MAX_SAFE_INTEGER)
   }
 
-  #bound({ bounds, trimmedTo }: StreamBounds): void {
-    const settled = Math.min(...this.#slots.map((slot) => bounds[slot] ?? 0))
-    this.#end = Math.max(this.#end, Math.min(settled, Math.max(...this.#ends)))
+  #moveEnd({ stableEnds, trimmedTo }: StableEnds): void {
+    const stableEnd = Math.min(...this.#partitions.map((partition) => stableEnds[partition] ?? 0))
+    this.#end = Math.max(this.#end, Math.min(stableEnd, Math.max(...this.#ends)))
     this.#at = Math.max(this.#at, trimmedTo)
   }
 
@@ -161,10 +164,10 @@ class WindowReader {
     return page.map(({ event }) => event)
   }
 
-  #ranges(upTo: number): SlotRanges {
+  #ranges(upTo: number): PartitionRanges {
     return {
       streamId: this.#streamId,
-      slots: this.#slots,
+      partitions: this.#partitions,
       starts: this.#starts.map((start) => Math.max(start, this.#at)),
       ends: this.#ends.map((end) => Math.min(end, upTo)),
     }
@@ -185,8 +188,8 @@ class WindowReader {
   }
 }
 
-function slotsOf({ slot, bounds }: StreamBounds): readonly number[] {
-  return slot === null ? bounds.map((_, at) => at) : [slot]
+function partitionsOf({ partition, stableEnds }: StableEnds): readonly number[] {
+  return partition === null ? stableEnds.map((_, at) => at) : [partition]
 }
 
 const FIRST_ROWS = 64

@@ -2,7 +2,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
-import { SLOTS, type StreamColumns } from '../table/stream/define-stream.ts'
+import { PARTITIONS, type StreamColumns } from '../table/stream/define-stream.ts'
 
 /** The settings of a stream. What is not given stays as it is. */
 export interface StreamSettings {
@@ -10,7 +10,7 @@ export interface StreamSettings {
    * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and limit how many batches a group has in flight.
    * They change only while the stream has no events. @default 16
    */
-  readonly slots?: number | undefined
+  readonly partitions?: number | undefined
   /** How long events are kept, 1 s to 100 years; null: for ever. @default null */
   readonly retain?: Duration | null | undefined
   /** How many bytes of the disk events may take before the oldest are dropped, from 1; null: any number. @default null */
@@ -28,7 +28,7 @@ export interface StreamChangeOptions {
 }
 
 const NAMES = [
-  'slots',
+  'partitions',
   'retain',
   'retainBytes',
   'keepUnread',
@@ -40,7 +40,7 @@ export function columnsOf(settings: unknown): StreamColumns {
   checkKeys('settings', settings, NAMES, "As in streams.set('orders', { retain: '30d' })")
   const given: { readonly [Name in keyof StreamSettings]?: unknown } = settings
   return {
-    slots: slotsOf(given.slots),
+    partitions: partitionsOf(given.partitions),
     retainMs: given.retain === null ? 0 : msOf('retain', given.retain),
     retainBytes: bytesOf(given.retainBytes),
     keepUnread: keepUnreadOf(given.keepUnread),
@@ -48,11 +48,11 @@ export function columnsOf(settings: unknown): StreamColumns {
   }
 }
 
-function slotsOf(slots: unknown): number | null {
-  if (slots === undefined) return null
-  const known = SLOTS.find((number) => number === slots)
+function partitionsOf(partitions: unknown): number | null {
+  if (partitions === undefined) return null
+  const known = PARTITIONS.find((number) => number === partitions)
   if (known !== undefined) return known
-  throw expected('OPTION_INVALID', 'settings.slots', `one of ${SLOTS.join(', ')}`, slots)
+  throw expected('OPTION_INVALID', 'settings.partitions', `one of ${PARTITIONS.join(', ')}`, partitions)
 }
 
 function msOf(name: string, duration: unknown): number | null {

@@ -25,11 +25,11 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
 
   /**
    * Makes a stream, or changes its settings. Call it at every start: settings that are not given stay as they are.
-   * Slots change only while the stream has no events.
+   * Partitions change only while the stream has no events.
    *
    * @param name 1 to 49 letters, digits and _ . -
    * @returns whether it was made.
-   * @throws SluiceError as {@link Operate}, and STREAM_SLOTS_FIXED
+   * @throws SluiceError as {@link Operate}, and STREAM_PARTITIONS_FIXED
    *
    * @example await sluice.streams.set('orders', { retain: '30d' })
    */

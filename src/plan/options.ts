@@ -59,7 +59,7 @@ export interface PipelineOptions {
 
 /** How a pipeline consumes a stream. Its first argument is the stream's name. */
 export interface GroupPipelineOptions extends Omit<PipelineOptions, 'ordered' | 'group'> {
-  /** There is no such option: events of one ordering key are handled in order, and so is a stream with one slot. */
+  /** There is no such option: events of one ordering key are handled in order, and so is a stream with one partition. */
   readonly ordered?: undefined
   /**
    * The group, which `sluice.groups.set` has made: every group gets every event, and the members of a group, in any

@@ -130,7 +130,7 @@ function logOf(
 ): TransactionalPlan['log'] {
   if (group === undefined) return undefined
   if (ordered === true) {
-    const remedy = 'Events of one ordering key are handled in order; a stream with one slot is in order as a whole'
+    const remedy = 'Events of one ordering key are handled in order; a stream with one partition is in order as a whole'
     throw new SluiceError('OPTION_INVALID', `${what}.ordered is not an option of a group. ${remedy}`)
   }
   return { stream, group: checkGroupName(`${what}.group`, group) }

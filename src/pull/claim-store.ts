@@ -24,7 +24,7 @@ import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { type Accepted, accept, unfitEvent } from './accept.ts'
 import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
-import { graceOf, idsOf, ttlOf } from './options.ts'
+import { graceOf, idsOf, leaseOf } from './options.ts'
 import { type SettlementPolicies, settleWithPolicies } from './settle-with-policies.ts'
 
 export interface ClaimStoreOptions extends SettlementPolicies {
@@ -84,11 +84,11 @@ export class ClaimStore implements ClaimKeeper {
     return new Claim(this, name, claimId, taken.expiresAt, messages, left)
   }
 
-  async renew(queue: string, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
+  async renew(queue: string, id: string, lease?: Duration, grace?: Duration): Promise<Date> {
     const [name, claimId] = this.#check(queue, id)
-    const ttlMs = ttl === undefined ? null : ttlOf('renew', ttl)
+    const leaseMs = lease === undefined ? null : leaseOf('renew', lease)
     const graceMs = grace === undefined ? null : graceOf('renew.grace', grace)
-    return this.#run((execute) => renewClaim(execute, name, claimId, { ttlMs, graceMs }))
+    return this.#run((execute) => renewClaim(execute, name, claimId, { leaseMs, graceMs }))
   }
 
   async release(queue: string, id: string): Promise<number> {
@@ -113,7 +113,7 @@ export class ClaimStore implements ClaimKeeper {
    */
   async pop(queue: string, limit: number): Promise<readonly Message[]> {
     if (this.#options.definitions?.[queue]?.schema !== undefined) {
-      const claim = await this.take(queue, { limit, ttlMs: POP_MS, graceMs: 0, maxAttempts: MAX_ATTEMPTS })
+      const claim = await this.take(queue, { limit, leaseMs: POP_MS, graceMs: 0, maxAttempts: MAX_ATTEMPTS })
       if (claim === undefined) return []
       const { settled } = await claim.settle(claim.messages)
       return claim.messages.filter(({ id }) => settled.includes(id))

@@ -12,7 +12,7 @@ export interface ClaimSettlement {
 
 /** What a claim can be asked for by its number. */
 export interface ClaimKeeper {
-  renew(queue: string, id: string, ttl?: Duration, grace?: Duration): Promise<Date>
+  renew(queue: string, id: string, lease?: Duration, grace?: Duration): Promise<Date>
   settle(queue: string, id: string, which: unknown, outcome?: Outcome): Promise<ClaimSettlement>
   release(queue: string, id: string): Promise<number>
 }
@@ -22,7 +22,7 @@ export interface ClaimKeeper {
  * is available to others, with a failed attempt counted. All of this works also after `sluice.stop()`.
  *
  * @example
- * await using claim = await sluice.claim('emails', { limit: 10, ttl: '1m' })
+ * await using claim = await sluice.claim('emails', { limit: 10, lease: '1m' })
  * for (const message of claim?.messages ?? []) {
  *   await send(message.payload)
  *   await claim?.settle(message)
@@ -62,13 +62,13 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Makes it last for `ttl` from now, and its messages live until `grace` after that; both by default as given before.
+   * Makes it last for `lease` from now, and its messages live until `grace` after that; both by default as given before.
    *
    * @returns when it ends then.
    * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, OPTION_INVALID, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED
    */
-  async renew(ttl?: Duration, grace?: Duration): Promise<Date> {
-    this.#expiresAt = await this.#keeper.renew(this.queue, this.id, ttl, grace)
+  async renew(lease?: Duration, grace?: Duration): Promise<Date> {
+    this.#expiresAt = await this.#keeper.renew(this.queue, this.id, lease, grace)
     return this.#expiresAt
   }
 

@@ -11,7 +11,7 @@ export interface ClaimOptions {
   /** The most messages to claim, 1 to 1,000. @default 10 */
   readonly limit?: number | undefined
   /** How long no other process gets the messages, 1 s to 14 days. @default '1m' */
-  readonly ttl?: Duration | undefined
+  readonly lease?: Duration | undefined
   /**
    * Messages that would expire before the end of the claim and this long after it live until then, 0 to 14 days. A renewal
    * does the same. @default 0: until the end of the claim
@@ -43,7 +43,7 @@ export interface ClaimPlan {
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolveClaim(options: ClaimOptions): ClaimPlan {
-  checkKeys('claim', options, CLAIM_OPTIONS, "As in claim('emails', { limit: 10, ttl: '1m' })")
+  checkKeys('claim', options, CLAIM_OPTIONS, "As in claim('emails', { limit: 10, lease: '1m' })")
   const { signal } = options
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw expected('OPTION_INVALID', 'claim.signal', 'an AbortSignal', signal, 'Take that of an AbortController')
@@ -51,7 +51,7 @@ export function resolveClaim(options: ClaimOptions): ClaimPlan {
   return {
     terms: {
       limit: integer('claim.limit', options.limit, 10, 1, MOST),
-      ttlMs: ttlOf('claim.ttl', options.ttl ?? '1m'),
+      leaseMs: leaseOf('claim.lease', options.lease ?? '1m'),
       graceMs: graceOf('claim.grace', options.grace ?? 0),
       maxAttempts: integer('claim.maxAttempts', options.maxAttempts, MAX_ATTEMPTS, 1, 1_000_000),
     },
@@ -67,8 +67,8 @@ export function resolvePop(options: PopOptions): number {
 }
 
 /** @throws SluiceError OPTION_INVALID */
-export function ttlOf(what: string, ttl: unknown): number {
-  return toMsWithin(what, ttl, '1s', '14d')
+export function leaseOf(what: string, lease: unknown): number {
+  return toMsWithin(what, lease, '1s', '14d')
 }
 
 /** @throws SluiceError OPTION_INVALID */
@@ -76,7 +76,7 @@ export function graceOf(what: string, grace: unknown): number {
   return toMsWithin(what, grace, 0, '14d')
 }
 
-const CLAIM_OPTIONS = ['limit', 'ttl', 'grace', 'wait', 'maxAttempts', 'signal'] as const
+const CLAIM_OPTIONS = ['limit', 'lease', 'grace', 'wait', 'maxAttempts', 'signal'] as const
 
 const MOST = 1_000
 

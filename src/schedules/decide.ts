@@ -16,7 +16,7 @@ export interface DueSchedule {
   readonly catchUpMs: number
 }
 
-export interface Decision {
+export interface ScheduleDecision {
   /** Those to enqueue, ascending. */
   readonly occurrences: readonly number[]
   /** The next one; null if there is none. */
@@ -33,7 +33,7 @@ export const MOST = 1_000
  * {@link MOST} the first, and the next look goes on with the others. Of what is later `skip` enqueues nothing, `all` the
  * latest within bounds, and `last` the last one, unless one is enqueued anyway.
  */
-export function decide(times: Times, due: DueSchedule): Decision {
+export function decide(times: Times, due: DueSchedule): ScheduleDecision {
   const { nowMs, missed, catchUpMost, catchUpMs } = due
   const late = lateOf(times, due)
   const inTime = inTimeOf(times, due)

@@ -65,7 +65,7 @@ export interface ScheduleToDefine {
 export async function readDefinition(rules: MessageRules, name: unknown, given: unknown): Promise<ScheduleToDefine> {
   const checked = checkScheduleName(name)
   checkKeys('schedule', given, KEYS, AS_SCHEDULE)
-  const { queue, payload, cron, every, zone, missed, grace, catchUp, overlap, ...options }: Given = given
+  const { queue, payload, cron, every, zone, missed, grace, catchUp, overlap, ...options }: GivenSchedule = given
   const queueName = checkQueueName(queue, rules.definitions)
   if (payload === undefined) {
     throw expected(
@@ -98,7 +98,7 @@ export function checkScheduleName(name: unknown): string {
   throw expected('OPTION_INVALID', 'schedule', wanted, name, "For example 'nightly-report'")
 }
 
-type Given = { readonly [Key in keyof ScheduleDefinition]?: unknown }
+type GivenSchedule = { readonly [Key in keyof ScheduleDefinition]?: unknown }
 
 const KEYS: readonly (keyof ScheduleDefinition)[] = [
   ...(['queue', 'payload', 'cron', 'every', 'zone', 'missed', 'grace', 'catchUp', 'overlap'] as const),

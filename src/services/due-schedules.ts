@@ -2,7 +2,7 @@ import { Backoff } from '../basics/backoff.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { errorText, isSluiceError, toError } from '../errors.ts'
-import { type Decision, decide, judgedAt, type Missed } from '../schedules/decide.ts'
+import { decide, judgedAt, type Missed, type ScheduleDecision } from '../schedules/decide.ts'
 import type { Times } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
 import {
@@ -177,7 +177,7 @@ export class DueSchedules implements Service<number> {
     return enqueued
   }
 
-  #reportMissed({ queue, name }: ScheduleRow, { skipped }: Decision, overlapping: number): void {
+  #reportMissed({ queue, name }: ScheduleRow, { skipped }: ScheduleDecision, overlapping: number): void {
     const about = { kind: 'schedule.missed', queue, schedule: name } as const
     if (skipped > 0) this.#options.report({ ...about, occurrences: skipped, reason: 'late' })
     if (overlapping > 0) this.#options.report({ ...about, occurrences: overlapping, reason: 'overlap' })

@@ -101,12 +101,12 @@ export class Session {
   }
 
   async #ask(client: pg.Client, address: Address): Promise<void> {
-    const told: unknown = Reflect.get(client, 'processID')
+    const announced: unknown = Reflect.get(client, 'processID')
     const session = await readSession(async ({ text }, params) => {
       const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
       return rows
     }, PROBE)
-    this.#pooled = session.pid !== told
+    this.#pooled = session.pid !== announced
     this.#named = !this.#pooled || !session.knowsName
     this.#deviations = session.deviations
     this.strings.follow(client, session.conformingStrings)

@@ -55,14 +55,14 @@ export class AttemptRules {
   }
 
   #policyOf(message: Tried): RetryPolicy {
-    const told = this.#options.settings?.of(this.#plan.queue).retry
-    return this.#named(message, message.row.options?.retryPolicy) ?? this.#told(message, told) ?? this.#plan.retry
+    const setting = this.#options.settings?.of(this.#plan.queue).retry
+    return this.#named(message, message.row.options?.retryPolicy) ?? this.#ofQueue(message, setting) ?? this.#plan.retry
   }
 
-  #told(message: Tried, told: unknown): RetryPolicy | undefined {
-    if (typeof told === 'string') return this.#named(message, told)
+  #ofQueue(message: Tried, setting: unknown): RetryPolicy | undefined {
+    if (typeof setting === 'string') return this.#named(message, setting)
     // Checked when it was set; one written by hand fails, and is reported.
-    return told === null || told === undefined ? undefined : retryPolicy(told as RetryOptions)
+    return setting === null || setting === undefined ? undefined : retryPolicy(setting as RetryOptions)
   }
 
   #named({ id }: Tried, name: string | null | undefined): RetryPolicy | undefined {

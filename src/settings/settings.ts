@@ -1,6 +1,6 @@
 import { Coalesced } from '../basics/coalesced.ts'
-import { NO_SETTINGS, type QueueSettings } from '../table/settings/queue-settings.ts'
-import { readSettings, type ToldQueues } from '../table/settings/read-settings.ts'
+import { NO_SETTINGS, type SettingsInForce } from '../table/settings/queue-settings.ts'
+import { type AllSettings, readSettings } from '../table/settings/read-settings.ts'
 import type { Execute } from '../table/statement.ts'
 
 /**
@@ -9,18 +9,18 @@ import type { Execute } from '../table/statement.ts'
  * the latest, and settings are not read per message or per claim.
  */
 export class Settings {
-  #told: ToldQueues | undefined
+  #known: AllSettings | undefined
   readonly #watchers = new Map<string, Set<SettingsListener>>()
   readonly #refreshing = new Coalesced()
 
   /** Which version of the table this is; null: none has been read on this connection. */
   get version(): string | null {
-    return this.#told?.version ?? null
+    return this.#known?.version ?? null
   }
 
   /** The settings of a queue: an object that does not change. To be read anew whenever it is needed. */
-  of(queue: string): QueueSettings {
-    return this.#told?.queues.get(queue) ?? NO_SETTINGS
+  of(queue: string): SettingsInForce {
+    return this.#known?.queues.get(queue) ?? NO_SETTINGS
   }
 
   /** Hears when the settings of a queue have changed, after {@link of} returns it. Returns what ends that. */
@@ -34,10 +34,10 @@ export class Settings {
   }
 
   /** Something was read; undefined: nothing has changed. */
-  update(told: ToldQueues | undefined): void {
-    if (told === undefined) return
-    const before = this.#told
-    this.#told = told
+  update(read: AllSettings | undefined): void {
+    if (read === undefined) return
+    const before = this.#known
+    this.#known = read
     for (const [queue, listeners] of [...this.#watchers]) {
       const [old, now] = [before?.queues.get(queue) ?? NO_SETTINGS, this.of(queue)]
       if (isSame(old, now)) continue
@@ -57,9 +57,9 @@ export class Settings {
 }
 
 /** @param now what {@link Settings.of} returns from here on */
-export type SettingsListener = (now: QueueSettings, before: QueueSettings) => void
+export type SettingsListener = (now: SettingsInForce, before: SettingsInForce) => void
 
 /** Both are made by the same function, so their properties are in one order. */
-function isSame(one: QueueSettings, other: QueueSettings): boolean {
+function isSame(one: SettingsInForce, other: SettingsInForce): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other)
 }

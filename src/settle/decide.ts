@@ -15,7 +15,7 @@ export interface Rules {
   readonly clock: DatabaseClock
   /** As the database can hold it. */
   readonly workerName: () => string
-  /** In a group that stops at what it gives up: the slot of an event. */
+  /** In a group that stops at what it gives up: the partition of an event. */
   readonly stopsAt?: ((message: DeliveredMessage) => number) | undefined
 }
 
@@ -161,11 +161,24 @@ function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?
 }
 
 /** It stays, and is not tried again by itself. */
-function block(message: DeliveredMessage, given: GivenUp, slot: number, { queue }: Rules, thrown: unknown): Decided {
+function block(
+  message: DeliveredMessage,
+  given: GivenUp,
+  partition: number,
+  { queue }: Rules,
+  thrown: unknown,
+): Decided {
   const { attempt, reason, error } = given
   const { type, options } = message.row
   const text = error === null ? reason : `${reason}: ${error}`
-  const event = { kind: 'slot.stopped', queue, slot, position: options?.eventPosition ?? 0, type, ...given } as const
+  const event = {
+    kind: 'partition.stopped',
+    queue,
+    partition,
+    position: options?.eventPosition ?? 0,
+    type,
+    ...given,
+  } as const
   return {
     message,
     decision: { kind: 'blocked', attempt, error: text },

@@ -34,7 +34,7 @@ export interface Dead extends GivenUp {
   readonly details: FailureDetails | undefined
 }
 
-/** It stays, and all of its slot behind it: a group that stops at what it gives up. */
+/** It stays, and all of its partition behind it: a group that stops at what it gives up. */
 export interface Blocked {
   readonly kind: 'blocked'
   readonly attempt: number

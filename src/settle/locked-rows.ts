@@ -21,7 +21,7 @@ export class LockedRows implements Sink {
   readonly #plan: Pick<TransactionalPlan, 'queue' | 'ordered'>
   readonly #clock: Pick<DatabaseClock, 'passedUs'>
   readonly #claimedUs: number
-  readonly slotOf = undefined
+  readonly partitionOf = undefined
 
   /** @param claimedUs the database's clock when the batch was claimed, in microseconds since 1970 */
   constructor(

@@ -4,12 +4,12 @@ import { dropRows } from '../table/settle/drop.ts'
 import type { Kept } from '../table/settle/keep.ts'
 import { type KeptKey, keepKeys } from '../table/settle/keep-keys.ts'
 import {
-  buryRows,
+  ackRows,
   type DeadRow,
+  deadLetterRows,
   type LaterRow,
   moveToHistory,
   postponeRows,
-  removeRows,
   type SettleIn,
 } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
@@ -45,19 +45,19 @@ export function sendDecisions(execute: Execute, rowsIn: RowsIn, decided: Iterabl
     all.push(sent)
   }
   if (kept.length > 0) all.push(keepKeys(execute, rowsIn, kept))
-  if (acked.length > 0) writing(remove(execute, rowsIn, acked))
+  if (acked.length > 0) writing(ack(execute, rowsIn, acked))
   if (later.length > 0) writing(postponeRows(execute, rowsIn, later, rowsIn.nowUs))
   if (anyDue) all.push(wakeSleepers(execute, rowsIn.queue))
-  if (dead.length > 0) writing(buryRows(execute, rowsIn, dead))
+  if (dead.length > 0) writing(deadLetterRows(execute, rowsIn, dead))
   if (expired.length > 0) writing(dropRows(execute, rowsIn, expired, 'expired'))
   if (cancelled.length > 0) writing(dropRows(execute, rowsIn, cancelled, 'cancelled'))
   return { written, all }
 }
 
-function remove(execute: Execute, rowsIn: RowsIn, acked: readonly Decided[]): Promise<readonly string[]> {
+function ack(execute: Execute, rowsIn: RowsIn, acked: readonly Decided[]): Promise<readonly string[]> {
   const ids = acked.map(({ message }) => message.id)
   const { historyBy: worker, claimedUs } = rowsIn
-  if (worker === undefined) return removeRows(execute, rowsIn, ids)
+  if (worker === undefined) return ackRows(execute, rowsIn, ids)
   const attempts = acked.map(({ message }) => message.attempt)
   const kept: Kept = { worker, attempts, claimedUs: acked.map(claimedUs) }
   return moveToHistory(execute, rowsIn, ids, kept)
@@ -97,7 +97,7 @@ function sorted({ alphabet, nowUs }: RowsIn, decided: Iterable<Decided>): Sorted
         rows.dead.push({ ...fitted(decision, alphabet), id, reason: alphabet.fit(decision.reason) })
         break
       case 'blocked':
-        throw new TypeError(`message ${id}: expected to be in a log, which is where a decision blocks a slot`)
+        throw new TypeError(`message ${id}: expected to be in a log, which is where a decision blocks a partition`)
     }
   }
   return rows

@@ -21,7 +21,7 @@ export interface SettledMessage {
 export interface SettledCounts {
   /** Handled and removed. */
   readonly acked: number
-  /** Failed, or asked for a retry, and due again later; in a group that stops, also an event that its slot stops at. */
+  /** Failed, or asked for a retry, and due again later; in a group that stops, also an event that its partition stops at. */
   readonly retried: number
   /** Put off by `snooze`: due again later, with no attempt counted. */
   readonly snoozed: number

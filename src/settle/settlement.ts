@@ -10,10 +10,10 @@ import { countsOf, type SettledCounts, type SettledMessage, settledOf } from './
 /** Where the messages of a batch came from, and where what was decided about them is written. */
 export interface Sink {
   /**
-   * Where a failed message keeps more than its ordering key back: the slot of an event, all of which waits for one that has
-   * failed.
+   * Where a failed message keeps more than its ordering key back: the partition of an event, all of which waits for one
+   * that has failed.
    */
-  readonly slotOf: ((message: DeliveredMessage) => number) | undefined
+  readonly partitionOf: ((message: DeliveredMessage) => number) | undefined
   /**
    * Sends the statements, none if nothing was decided, without waiting in between.
    *
@@ -83,8 +83,8 @@ export class Settlement implements Decisions {
     return this.#decided.has(id)
   }
 
-  get slotOf(): Sink['slotOf'] {
-    return this.#sink.slotOf
+  get partitionOf(): Sink['partitionOf'] {
+    return this.#sink.partitionOf
   }
 
   /** What is decided about a message takes the place of what was decided before. */

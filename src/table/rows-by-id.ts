@@ -8,18 +8,18 @@ export interface ByVersion {
 
 /**
  * From version 17 on the server always finds an array of ids in one walk over the index. Earlier versions may read the
- * queue and compare each row instead, so there the places come first, which takes a tenth longer. The subselect hides
+ * queue and compare each row instead, so there the ctids come first, which takes a tenth longer. The subselect hides
  * the number of ids: if the planner saw that they are few, it would prefer a new plan for every batch to the prepared
  * one, and planning costs more than deleting.
  *
- * A row that was moved since the statement began is found by its id, and not at its place.
+ * A row that was moved since the statement began is found by its id, and not by its ctid.
  *
  * @param text is given the condition on the rows `m`, as a function of the ids, once for each way
  */
 export function byVersion(name: string, text: (found: (ids: string) => string) => string): ByVersion {
   const byId = (ids: string) => `m.queue = $1::text AND m.id = ANY ((SELECT ${ids})::bigint[])`
-  const byPlace = (ids: string) => `m.ctid = ANY (${placesOf(ids)})`
-  return { current: statement(name, text(byId)), before17: statement(`${name}_by_place`, text(byPlace)) }
+  const byCtid = (ids: string) => `m.ctid = ANY (${ctidsOf(ids)})`
+  return { current: statement(name, text(byId)), before17: statement(`${name}_by_ctid`, text(byCtid)) }
 }
 
 export function ofVersion(statements: ByVersion, serverVersion: number): Statement {
@@ -27,11 +27,11 @@ export function ofVersion(statements: ByVersion, serverVersion: number): Stateme
 }
 
 /**
- * The places (ctid) of messages of queue $1, looked up one by one in the primary key, whatever the statistics say.
+ * The ctids of messages of queue $1, looked up one by one in the primary key, whatever the statistics say.
  * Otherwise the planner may think that the queue is nearly empty and read all of it: 12,000 buffers instead of 600 for a
  * hundred messages of 600,000.
  */
-function placesOf(ids: string): string {
+function ctidsOf(ids: string): string {
   return `ARRAY(
   SELECT at.ctid
   FROM pg_catalog.unnest(${ids}) AS given (id)

@@ -31,7 +31,7 @@ export function shape<T extends object>(columns: Columns<T>): Shape<T> {
 }
 
 /** A column of the row, if its name is another than that of the property; or an expression. */
-type Source = string | ((of: string) => string)
+type ColumnSource = string | ((of: string) => string)
 
 const plain = (expression: string) => expression
 const asText = (expression: string) => `${expression}::text`
@@ -40,7 +40,7 @@ function column<T>(
   read: (row: Row, name: string) => T,
   form: (expression: string) => string = plain,
   sourceOf: (name: string) => string = plain,
-): (source?: Source) => Column<T> {
+): (source?: ColumnSource) => Column<T> {
   return (source) => ({
     select: (of, name) => {
       const expression = typeof source === 'function' ? source(of) : `${of}.${source ?? sourceOf(name)}`

@@ -129,13 +129,13 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * An event of a group that stops has failed for good, for this `reason`: nothing of its `slot` is delivered until
+   * An event of a group that stops has failed for good, for this `reason`: nothing of its `partition` is delivered until
    * `operate.groups.retry` or `skipEvent`. `error` and `cause` as above.
    */
   | {
-      readonly kind: 'slot.stopped'
+      readonly kind: 'partition.stopped'
       readonly queue: string
-      readonly slot: number
+      readonly partition: number
       readonly position: number
       readonly type: string | null
       readonly attempt: number

@@ -14,5 +14,5 @@ export function framesOf(cause: Error | undefined): string {
 
 const MOST_FRAMES = 3
 
-/** Of a package, of Node, and those without a place: `at async Promise.all (index 0)`, `at Array.map (<anonymous>)`. */
+/** Of a package, of Node, and those without a file: `at async Promise.all (index 0)`, `at Array.map (<anonymous>)`. */
 const OF_OTHERS = /[\\/]node_modules[\\/]|[\s(]node:|\((?:<anonymous>|native|index \d+)\)$/

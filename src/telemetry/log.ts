@@ -9,7 +9,7 @@ export interface SluiceLog {
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
-  /** Dead letters, slots that stop, lost batches, pipelines that cannot start, and retry policies that throw. */
+  /** Dead letters, partitions that stop, lost batches, pipelines that cannot start, and retry policies that throw. */
   error(line: string): unknown
 }
 
@@ -77,9 +77,9 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
       return lineOfFailure(event, worker)
     case 'message.dead':
       return lineOfDeath(event, worker)
-    case 'slot.stopped': {
+    case 'partition.stopped': {
       const error = event.error === null ? '' : `: ${event.error}`
-      return ['error', `slot ${event.slot} stops at event ${event.position}, ${event.reason}${error}`]
+      return ['error', `partition ${event.partition} stops at event ${event.position}, ${event.reason}${error}`]
     }
     case 'batch.failed': {
       const error = `${event.error}${remedyOf(event.cause)}`
@@ -114,7 +114,7 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'message.cancelled':
       return ['info', `${attemptOf(event)} was cancelled on ${worker}`]
     default:
-      return lineOfRest(event)
+      return lineOfOther(event)
   }
 }
 
@@ -135,7 +135,7 @@ function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, work
   return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${reason}${why}`]
 }
 
-type Rest =
+type OtherKind =
   | 'retryPolicy.unknown'
   | 'queue.backlog'
   | 'retryPolicy.failed'
@@ -178,7 +178,7 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
   return ['warn', `backlog: ${[...long, ...old].join(', ')}`]
 }
 
-function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): ReturnType<typeof lineOf> {
+function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')

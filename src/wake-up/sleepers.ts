@@ -229,7 +229,7 @@ export class Sleepers {
       const polled = await pollQueues(control.execute, workerId(), waiting, consumed, done, settings?.version)
       if (heartbeat) this.#heardAt = performance.now()
       if (this.#stopped) return
-      settings?.update(polled.told)
+      settings?.update(polled.settings)
       if (polled.cancelRequests.length > 0) this.#options.onCancelRequests?.(polled.cancelRequests)
       for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
       if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)

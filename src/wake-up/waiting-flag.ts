@@ -36,7 +36,7 @@ export class WaitingFlag {
   /** Whether other processes have changed the flag since the last try was sent. Its answer may be outdated then. */
   #moved = false
   /** The flag is down, and others who rely on it have not been notified. */
-  #untold = false
+  #unannounced = false
   #closed = false
   #again: NodeJS.Timeout | undefined
   #againMs = FIRST_CHECK_MS
@@ -105,15 +105,15 @@ export class WaitingFlag {
 
   /** The lock was lost with the control connection. */
   forget(): void {
-    if (this.#state === 'ours') this.#untold = true
+    if (this.#state === 'ours') this.#unannounced = true
     if (this.#state !== 'moving') this.#state = 'down'
   }
 
   /** Decides what to do next while the flag is down and no statement is under way. */
   #next(): void {
     if (this.#wanted) this.raise()
-    else if (this.#untold && this.#linger.lasts) this.#nextIn(this.#linger.leftMs)
-    else if (this.#untold) void this.#tell()
+    else if (this.#unannounced && this.#linger.lasts) this.#nextIn(this.#linger.leftMs)
+    else if (this.#unannounced) void this.#announce()
   }
 
   async #raise(): Promise<void> {
@@ -122,7 +122,7 @@ export class WaitingFlag {
     const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'failed' as const)
     if (state === 'ours' && !this.#wanted) return this.#lower()
     if (state === 'others' && this.#wanted && this.#moved) return this.#raise()
-    if (state === 'ours' || state === 'others') this.#untold = false
+    if (state === 'ours' || state === 'others') this.#unannounced = false
     this.#state = this.#wanted && (state === 'ours' || state === 'others') ? state : 'down'
     if (state === 'failed') return this.#failed()
     this.#retries.reset()
@@ -137,7 +137,7 @@ export class WaitingFlag {
   }
 
   async #lower(): Promise<void> {
-    this.#untold = true
+    this.#unannounced = true
     const { execute, queue } = this.#options
     await this.#moveDown(lowerFlag(execute, queue, this.#lowered), true)
   }
@@ -148,15 +148,15 @@ export class WaitingFlag {
   }
 
   async #rest(): Promise<void> {
-    this.#untold = true
+    this.#unannounced = true
     await this.#moveDown(restFlag(this.#options.execute, this.#options.queue), false)
   }
 
-  async #tell(): Promise<void> {
+  async #announce(): Promise<void> {
     await this.#moveDown(tellLowered(this.#options.execute, this.#lowered), true)
   }
 
-  async #moveDown(statement: Promise<void>, tells: boolean): Promise<void> {
+  async #moveDown(statement: Promise<void>, announces: boolean): Promise<void> {
     this.#move()
     const succeeded = await statement.then(
       () => true,
@@ -165,7 +165,7 @@ export class WaitingFlag {
     this.#state = 'down'
     if (!succeeded) return this.#failed()
     this.#retries.reset()
-    if (tells) this.#untold = false
+    if (announces) this.#unannounced = false
     this.#next()
   }
 
@@ -180,7 +180,7 @@ export class WaitingFlag {
    * may be about to end: then others find out by their polls.
    */
   #failed(): void {
-    if (!this.#closed && (this.#wanted || this.#untold)) this.#nextIn(this.#retries.next())
+    if (!this.#closed && (this.#wanted || this.#unannounced)) this.#nextIn(this.#retries.next())
   }
 
   #nextIn(ms: number): void {

@@ -9,7 +9,7 @@ import {
   APPENDS_UNLOCKED,
   HEAD_READ_LATE,
   POSITIONS_CACHED,
-  SLOW_BOUNDS,
+  SLOW_STABLE_ENDS,
 } from '../support/twins/functions.ts'
 
 const NOTHING = { lost: 0, twice: 0, disordered: 0 }
@@ -109,7 +109,7 @@ async function broken(edit: Edit): Promise<TestDatabase> {
 }
 
 describe('twelve writers at once, and readers that never look back', () => {
-  test('see each committed event once, in order in each slot', async () => {
+  test('see each committed event once, in order in each partition', async () => {
     const database = await withPrepared()
     const { faults, read, prepare } = await audit(database, 'audited', ['as groups do', 'as groups do'])
     expect(faults).toEqual([NOTHING, NOTHING])
@@ -137,7 +137,7 @@ describe('twelve writers at once, and readers that never look back', () => {
   })
 
   test('lose some if they read in the statement that looks, and none in a later one, however slow the look is', async () => {
-    const database = await broken(SLOW_BOUNDS)
+    const database = await broken(SLOW_STABLE_ENDS)
     const { faults } = await audit(database, 'slow', ['as groups do', 'in the statement that reads'])
     expect(faults[0]).toEqual(NOTHING)
     expect(faults[1]?.lost).toBeGreaterThan(0)

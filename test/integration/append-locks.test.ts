@@ -5,7 +5,7 @@ import { test as base } from '../support/sluice.ts'
 
 let streams = 0
 
-/** A stream of one slot. */
+/** A stream of one partition. */
 const test = base.extend('stream', async ({ database }) => {
   const stream = `s${++streams}`
   await database.sql('SELECT sluice.create_stream($1, 1)', [stream])
@@ -23,11 +23,11 @@ describe('an open append', () => {
       const [forger, honest] = [await connect(database), await connect(database)]
       await forger.query(`BEGIN; SET LOCAL sluice.open_appends_${id} = '${written}'`)
       await forger.query("SELECT sluice.append($1, '1')", [stream])
-      expect(await boundOf(database, stream)).toBe(0)
+      expect(await stableEndOf(database, stream)).toBe(0)
       await honest.query("SELECT sluice.append($1, '2')", [stream])
-      expect(await boundOf(database, stream)).toBe(0)
+      expect(await stableEndOf(database, stream)).toBe(0)
       await forger.query('COMMIT')
-      expect(await boundOf(database, stream)).toBe(2)
+      expect(await stableEndOf(database, stream)).toBe(2)
     },
   )
 
@@ -40,11 +40,11 @@ describe('an open append', () => {
     await expect(client.query('FETCH 1 FROM events')).rejects.toMatchObject({ code: '22012' })
     await client.query('ROLLBACK TO before')
     await database.sql("SELECT sluice.append($1, '2')", [stream])
-    expect(await boundOf(database, stream)).toBe(0)
+    expect(await stableEndOf(database, stream)).toBe(0)
     await client.query("SELECT sluice.append($1, '3')", [stream])
-    expect(await boundOf(database, stream)).toBe(0)
+    expect(await stableEndOf(database, stream)).toBe(0)
     await client.query('COMMIT')
-    expect(await boundOf(database, stream)).toBe(3)
+    expect(await stableEndOf(database, stream)).toBe(3)
   })
 
   test('of a cursor is over with the savepoint in which it ran', async ({ database, stream }) => {
@@ -53,21 +53,21 @@ describe('an open append', () => {
       `BEGIN; DECLARE events CURSOR FOR SELECT sluice.append('${stream}', '1') FROM generate_series(1, 2)`,
     )
     await client.query('SAVEPOINT before; FETCH 1 FROM events; ROLLBACK TO before')
-    expect(await boundOf(database, stream)).toBe(1)
+    expect(await stableEndOf(database, stream)).toBe(1)
     await client.query('FETCH 1 FROM events')
-    expect(await boundOf(database, stream)).toBe(1)
+    expect(await stableEndOf(database, stream)).toBe(1)
     await client.query('COMMIT')
-    expect(await boundOf(database, stream)).toBe(2)
+    expect(await stableEndOf(database, stream)).toBe(2)
   })
 })
 
-/** Up to where the slot is settled. */
-async function boundOf(database: TestDatabase, stream: string): Promise<number | undefined> {
-  const [row] = await database.sql<{ bound: number }>(
-    'SELECT (sluice_private.slot_bounds(s.id, s.positions))[2]::integer AS bound FROM sluice.stream s WHERE s.stream = $1',
+/** Up to where the partition is stable. */
+async function stableEndOf(database: TestDatabase, stream: string): Promise<number | undefined> {
+  const [row] = await database.sql<{ stableEnd: number }>(
+    'SELECT (sluice_private.stable_ends(s.id, s.positions))[2]::integer AS "stableEnd" FROM sluice.stream s WHERE s.stream = $1',
     [stream],
   )
-  return row?.bound
+  return row?.stableEnd
 }
 
 async function connect(database: TestDatabase): Promise<pg.Client> {

@@ -130,11 +130,13 @@ describe('sluice.stream', () => {
   test('makes a stream once, and changes what is given', async ({ sluice, database }) => {
     const settings = () =>
       database.sql(
-        `SELECT slots, retain_ms, retain_bytes, keep_unread, segment_ms FROM sluice.stream WHERE stream = 'told'`,
+        `SELECT partitions, retain_ms, retain_bytes, keep_unread, segment_ms FROM sluice.stream WHERE stream = 'told'`,
       )
-    expect(await sluice.streams.set('told', { slots: 4, retain: '30d', retainBytes: 1e9, segment: '1h' })).toBe(true)
+    expect(await sluice.streams.set('told', { partitions: 4, retain: '30d', retainBytes: 1e9, segment: '1h' })).toBe(
+      true,
+    )
     const first = {
-      slots: 4,
+      partitions: 4,
       retain_ms: '2592000000',
       retain_bytes: '1000000000',
       keep_unread: true,
@@ -145,25 +147,27 @@ describe('sluice.stream', () => {
     expect(await settings()).toEqual([first])
     expect(await sluice.streams.set('told', { retain: null, retainBytes: null, keepUnread: false })).toBe(false)
     expect(await settings()).toEqual([{ ...first, retain_ms: null, retain_bytes: null, keep_unread: false }])
-    expect(await sluice.streams.set('told', { slots: 4, retain: '1d' })).toBe(false)
+    expect(await sluice.streams.set('told', { partitions: 4, retain: '1d' })).toBe(false)
     expect(await settings()).toMatchObject([{ retain_ms: '86400000', keep_unread: false }])
   })
 
-  test('never changes its slots when it has events', async ({ sluice, stream }) => {
+  test('never changes its partitions when it has events', async ({ sluice, stream }) => {
     await sluice.append(sluice.ownTransaction, stream, 1)
-    await expect(sluice.streams.set(stream, { slots: 8 })).rejects.toMatchObject({
-      code: 'STREAM_SLOTS_FIXED',
-      message: expect.stringMatching(/^slots: expected 16, .*, received 8\. Leave slots out, or make another stream$/),
+    await expect(sluice.streams.set(stream, { partitions: 8 })).rejects.toMatchObject({
+      code: 'STREAM_PARTITIONS_FIXED',
+      message: expect.stringMatching(
+        /^partitions: expected 16, .*, received 8\. Leave partitions out, or make another stream$/,
+      ),
     })
   })
 
   test.for([
-    [{ slots: 3 }, 'settings.slots'],
+    [{ partitions: 3 }, 'settings.partitions'],
     [{ retain: '0s' }, 'settings.retain'],
     [{ retainBytes: 0.5 }, 'settings.retainBytes'],
     [{ keepUnread: 'yes' }, 'settings.keepUnread'],
     [{ segment: '1ms' }, 'settings.segment'],
-    [{ partitions: 4 }, 'settings'],
+    [{ shards: 4 }, 'settings'],
   ] as const)('refuses %j', async ([settings, what], { sluice }) => {
     await expect(sluice.streams.set('refused', settings as never)).rejects.toMatchObject({
       code: 'OPTION_INVALID',
@@ -198,7 +202,7 @@ describe('the table of a stream', () => {
     )
     for (const table of ['event', `event_${id}`, `event_${id}_0`]) {
       await expect(
-        database.sql(`INSERT INTO sluice.${table} (stream_id, slot, payload) VALUES (${id}, 0, '1')`),
+        database.sql(`INSERT INTO sluice.${table} (stream_id, partition, payload) VALUES (${id}, 0, '1')`),
       ).rejects.toThrow(/^no partition of relation|^null value in column "position"/)
     }
     const [sequence] = await database.sql(
@@ -218,7 +222,7 @@ describe('the table of a stream', () => {
     await expect(many).rejects.toThrow('expected to take 2 row(s) for stream')
   })
 
-  test('locks the slot of every event that append_many puts somewhere, whatever its options are', async ({
+  test('locks the partition of every event that append_many puts somewhere, whatever its options are', async ({
     database,
     stream,
     client,
@@ -229,12 +233,12 @@ describe('the table of a stream', () => {
         stream,
         options,
       ])
-      const { rows: open } = await client.query<{ slot: number }>(
-        `SELECT DISTINCT (classid::bigint & 255)::integer AS slot FROM pg_locks
+      const { rows: open } = await client.query<{ partition: number }>(
+        `SELECT DISTINCT (classid::bigint & 255)::integer AS partition FROM pg_locks
          WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND classid::bigint >> 24 = 76 ORDER BY 1`,
       )
       const { rows: filled } = await client.query(
-        `SELECT DISTINCT e.slot::integer FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id WHERE s.stream = $1 ORDER BY 1`,
+        `SELECT DISTINCT e.partition::integer FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id WHERE s.stream = $1 ORDER BY 1`,
         [stream],
       )
       expect(open).toEqual(filled)

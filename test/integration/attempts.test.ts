@@ -17,7 +17,7 @@ test('the success of others does not shorten the backoff of a message that keeps
     .pipeline(queue, { concurrency: 2, batchSize: 2, maxAttempts: 6, retry: (attempt) => waits[attempt - 1] ?? 0 })
     .handle(async ({ payload }, { enqueue }) => {
       if (payload === 'bad') raise()
-      // Keeps the other place, and the batch of the bad one, busy until that is dead.
+      // Keeps the other runner, and the batch of the bad one, busy until that is dead.
       if (log.of('message.dead').length === 0) await enqueue(queue, 'good')
     })
     .subscribe()

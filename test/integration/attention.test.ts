@@ -32,7 +32,7 @@ describe('needs attention', () => {
     const { operate } = startTestSluice(database)
     await register(database, { name: `stands.${queue}`, queues: [queue], alive: true })
     await database.sql(
-      `INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
+      `INSERT INTO sluice.batch_record (worker_id, id, queue, message_ids, attempts)
        SELECT w.id, 1, $1, ARRAY[9223372036854775806], '{0}' FROM sluice.worker w WHERE w.name = $2`,
       [queue, `stands.${queue}`],
     )

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { type Claim, claim } from '../../src/table/claim/claim.ts'
+import { type ClaimedRows, claim } from '../../src/table/claim/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import type { Execute } from '../../src/table/statement.ts'
@@ -24,7 +24,7 @@ interface Kind {
   readonly key: (at: number) => string | null
   /** In the order in which the claim should take them. */
   readonly order: string
-  claim(execute: Execute, queue: string, limit: number): Promise<Claim>
+  claim(execute: Execute, queue: string, limit: number): Promise<ClaimedRows>
 }
 
 const KINDS: readonly Kind[] = [

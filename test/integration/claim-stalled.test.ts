@@ -8,7 +8,7 @@ import { waitFor } from '../support/wait.ts'
 const stalled = test.extend('stalled', async ({ database, sluice, queue }) => {
   const { same, other } = await keysOf(database)
   await put(sluice, queue, ['first', 'second'], { orderingKey: same[0] })
-  const claim = await sluice.claim(queue, { limit: 1, ttl: '1s' })
+  const claim = await sluice.claim(queue, { limit: 1, lease: '1s' })
   const client = await database.pool.connect()
   onTestFinished(() => client.release())
   await client.query('BEGIN')

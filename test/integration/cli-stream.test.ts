@@ -117,17 +117,17 @@ describe('sluice group, of a group that stops', () => {
   test('says at which event, tries it again and skips it', async ({ database, sluice, queue }) => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(args, env)
-    await sluice.streams.set(queue, { slots: 1 })
+    await sluice.streams.set(queue, { partitions: 1 })
     await append(database, queue, 2)
     expect((await run('group', 'set', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
     const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
     await pipeline.runOnce()
-    expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped, no worker$/m)
+    expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 partition stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: slot 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --slot 0, sluice group skip ${queue} g 1`,
+      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --partition 0, sluice group skip ${queue} g 1`,
     )
-    expect((await run('group', 'retry', queue, 'g', '--slot', '0')).stdout).toBe('Unblocked 1 slot.\n')
-    expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No slot was blocked.\n')
+    expect((await run('group', 'retry', queue, 'g', '--partition', '0')).stdout).toBe('Unblocked 1 partition.\n')
+    expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No partition was blocked.\n')
     await pipeline.runOnce()
     expect(await run('group', 'skip', queue, 'g', '1')).toMatchObject({
       code: 1,
@@ -135,7 +135,7 @@ describe('sluice group, of a group that stops', () => {
     })
     expect(await run('group', 'skip', queue, 'g', '2', '--yes')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('Event 2 blocks no slot of group g.'),
+      stderr: expect.stringContaining('Event 2 blocks no partition of group g.'),
     })
     expect((await run('group', 'skip', queue, 'g', '1', '--yes')).stdout).toBe('Skipped.\n')
     expect((await sluice.operate.deadLetters.list({ queue: `${queue}:g` })).deadLetters).toHaveLength(1)

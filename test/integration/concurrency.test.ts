@@ -123,7 +123,7 @@ describe.for(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     expect(running.concurrency).toBe(2)
   })
 
-  test('a throttled pipeline claims no more often than it says, with several places', async ({
+  test('a throttled pipeline claims no more often than it says, with several runners', async ({
     sluice,
     queue,
     database,
@@ -178,7 +178,7 @@ describe('a delayed start', () => {
   })
 })
 
-test('two messages go to two places, and the third to the one that is free first', async ({
+test('two messages go to two runners, and the third to the one that is free first', async ({
   database,
   sluice,
   queue,

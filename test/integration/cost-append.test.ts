@@ -21,11 +21,11 @@ const test = base
   })
 const APPLICATION = 'application'
 
-/** What a transaction that has appended holds until it ends, beside one shared lock for each slot. */
+/** What a transaction that has appended holds until it ends, beside one shared lock for each partition. */
 const LOCKS = ['event', 'event_N', 'event_N_0', 'event_position_N', 'stream', 'stream_id_key', 'stream_pkey']
 
 describe('P5: the cost of an append:', () => {
-  test('one round trip, one statement, one lock for its slot, and none for the next of the slot', async ({
+  test('one round trip, one statement, one lock for its partition, and none for the next of the partition', async ({
     counted,
     client,
     database,
@@ -35,20 +35,25 @@ describe('P5: the cost of an append:', () => {
     await counted.clear()
     await counted.sluice.append(client, stream, {}, { orderingKey: 'k' })
     expect(counted.wire.flushes(APPLICATION)).toEqual([['SELECT']])
-    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, partitions: 1, sleepers: 1 })
     await counted.sluice.append(client, stream, {}, { orderingKey: 'k' })
-    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, partitions: 1, sleepers: 1 })
   })
 
-  test('no more for a thousand, and a lock for each further slot', async ({ counted, client, database, stream }) => {
+  test('no more for a thousand, and a lock for each further partition', async ({
+    counted,
+    client,
+    database,
+    stream,
+  }) => {
     await client.query('BEGIN')
     await counted.clear()
     await counted.sluice.appendMany(client, stream, times(1_000, [{ payload: {}, orderingKey: 'k' }]))
     expect(counted.wire.flushes(APPLICATION)).toEqual([['SELECT']])
-    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, partitions: 1, sleepers: 1 })
     const all = Array.from({ length: 200 }, (_, n) => ({ payload: n, orderingKey: `key ${n}` }))
     await counted.sluice.appendMany(client, stream, all)
-    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 16, sleepers: 1 })
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, partitions: 16, sleepers: 1 })
   })
 
   test('touches the pages of its row and its key, however many streams and segments there are', async ({
@@ -72,7 +77,7 @@ describe('P5: the cost of an append:', () => {
 
 const MOST_BUFFERS = 14
 
-/** The locks of the application's transaction: tables, sequences and indexes by name, and how many of slots and of sleepers. */
+/** The locks of the application's transaction: tables, sequences and indexes by name, and how many of partitions and of sleepers. */
 async function locksOf({ sql }: TestDatabase) {
   const rows = await sql<{ relation: string | null; class: number | null }>(
     `SELECT DISTINCT ON (l.relation, l.classid, l.objid)
@@ -84,7 +89,7 @@ async function locksOf({ sql }: TestDatabase) {
   )
   return {
     relations: rows.flatMap(({ relation }) => relation?.replace('sluice.', '') ?? []).toSorted(),
-    slots: rows.filter(({ class: of }) => of === 0x4c).length,
+    partitions: rows.filter(({ class: of }) => of === 0x4c).length,
     sleepers: rows.filter(({ class: of }) => of === 0).length,
   }
 }

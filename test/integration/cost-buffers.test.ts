@@ -26,7 +26,7 @@ const CLAIM_PARAMETERS = 5
 interface Bound {
   readonly what: string
   readonly most: number
-  /** Before PostgreSQL 17 each id of an array is a descent of its own, and an ack looks up the places first. */
+  /** Before PostgreSQL 17 each id of an array is a descent of its own, and an ack looks up the ctids first. */
   readonly mostBefore17?: number
   readonly send: Send
 }

@@ -6,7 +6,7 @@ import { append } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { raise } from '../support/steps.ts'
 
-/** A client of the application's, and a stream of one slot with a group that begins at its start. */
+/** A client of the application's, and a stream of one partition with a group that begins at its start. */
 const test = base
   .extend('stream', async ({ database, queue }) => {
     const stream = queue.replaceAll('.', '-')
@@ -24,8 +24,13 @@ const APPLICATION = 'application'
 
 /** Progress, COMMIT with the next BEGIN, and the next claim: locks, events, standing. */
 const NEXT = ['event_progress', 'COMMIT', 'event_lock', 'event_read', 'group_standing']
-/** The last batch is full, so the claim behind it relies on the bounds that it knows, finds nothing, and looks once more. */
-const LAST = [['event_bounds', 'event_lock', 'event_read', 'group_standing'], ['event_rest'], ['claim'], ['ROLLBACK']]
+/** The last batch is full, so the claim behind it relies on the stable ends that it knows, finds nothing, and looks once more. */
+const LAST = [
+  ['event_stable_ends', 'event_lock', 'event_read', 'group_standing'],
+  ['event_rest'],
+  ['claim'],
+  ['ROLLBACK'],
+]
 
 describe('P5: the cost of a group:', () => {
   test.for([1, 100, 500])(

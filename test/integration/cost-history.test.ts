@@ -9,7 +9,7 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/test.ts'
 
 const VERSION = inject('serverVersion')
-/** Before PostgreSQL 17 the places of the rows are looked up first. */
+/** Before PostgreSQL 17 the ctids of the rows are looked up first. */
 const BEFORE_17 = VERSION < 170_000
 
 /** A hundred messages, leased by 5, in a queue beside which the history has a year of days. */

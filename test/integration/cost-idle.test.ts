@@ -1,7 +1,7 @@
 import { expect, inject } from 'vitest'
 import { type Counted, test } from '../support/plans/counted.ts'
 
-/** What an idle process sends in a minute, whatever the number of its queues and places. */
+/** What an idle process sends in a minute, whatever the number of its queues and runners. */
 const IDLE_MINUTE = {
   'sluice control': {
     // One per second for all queues; in earnest up to a fifth less.
@@ -15,9 +15,9 @@ const IDLE_MINUTE = {
 }
 
 /** Before PostgreSQL 17 it is another statement. */
-const ACK = inject('serverVersion') < 170_000 ? 'ack_by_place' : 'ack'
+const ACK = inject('serverVersion') < 170_000 ? 'ack_by_ctid' : 'ack'
 
-/** What a message sends on its way through a worker of one place that sleeps, until it sleeps again. */
+/** What a message sends on its way through a worker of one runner that sleeps, until it sleeps again. */
 const ONE_MESSAGE = {
   // Each look that finds nothing ends with a ROLLBACK. The last is the one after the flag is raised. COMMIT begins the
   // second transaction as well.

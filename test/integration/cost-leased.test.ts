@@ -2,8 +2,8 @@ import { describe, expect, inject } from 'vitest'
 import { test, times } from '../support/plans/counted.ts'
 import { deferred } from '../support/wait.ts'
 
-/** Before version 17 the server finds rows by their place. */
-const CLAIM = inject('serverVersion') < 170_000 ? 'claim_leased_by_place' : 'claim_leased'
+/** Before version 17 the server finds rows by their ctid. */
+const CLAIM = inject('serverVersion') < 170_000 ? 'claim_leased_by_ctid' : 'claim_leased'
 
 describe('the cost of a claim in leased mode:', () => {
   test('in a backlog eight claims of one message leave together, each with its COMMIT', async ({ counted, queue }) => {

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
 
@@ -43,7 +43,7 @@ CROSS JOIN LATERAL sluice_private.lock_shares('${queue}', p.granted, p.tenants, 
 describe('with 10,000 tenants that have work', () => {
   test('a claim of ten reads of ten tenants, whatever the statistics say', async ({ database, queue }) => {
     await fill(database, queue)
-    await tell(database, queue, { tenant_concurrency: 2, tenant_rate: 100, concurrency: 50, rate: 1_000 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 2, tenant_rate: 100, concurrency: 50, rate: 1_000 })
     const prepared = await database.sql<{ tenants: string[]; shares: number[] }>(prepare(queue))
     expect(prepared[0]?.tenants).toHaveLength(10)
     expect(prepared[0]?.shares).toEqual(Array(10).fill(1))
@@ -57,7 +57,7 @@ describe('with 10,000 tenants that have work', () => {
     queue,
   }) => {
     await fill(database, queue)
-    await tell(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000, tenant_rate_burst: 1 })
+    await setQueueColumns(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000, tenant_rate_burst: 1 })
     await database.sql(
       `INSERT INTO sluice.bucket (queue, tenant, tokens, at)
        SELECT DISTINCT m.queue, m.tenant, 0, now() FROM sluice.message m WHERE m.queue = $1 AND m.tenant < 'tenant 9'
@@ -75,7 +75,7 @@ describe('with 10,000 tenants that have work', () => {
 
 /** So many messages of a queue in claims of others, with their permits, and some that are due. */
 async function inFlight(database: TestDatabase, queue: string, leases: number, limit: number): Promise<void> {
-  await tell(database, queue, { concurrency: limit })
+  await setQueueColumns(database, queue, { concurrency: limit })
   await database.sql(
     `WITH leased AS (
        INSERT INTO sluice.message (queue, payload, due_at, lease)

@@ -191,7 +191,7 @@ describe('no wait for the server too many:', () => {
 })
 
 /**
- * Before version 17 an ack first looks up the places of its rows. What `jit` needs goes with the settings for the planner.
+ * Before version 17 an ack first looks up the ctids of its rows. What `jit` needs goes with the settings for the planner.
  */
 async function namesOn({ sql }: TestDatabase, claim: string): Promise<(sent: string) => string> {
   const isOlder = inject('serverVersion') < 170_000
@@ -199,7 +199,7 @@ async function namesOn({ sql }: TestDatabase, claim: string): Promise<(sent: str
   const more = jit === 'on' ? 1 : 0
   return (sent) => {
     if (sent === 'claim') return claim
-    if (isOlder && SETTLING.has(sent)) return `${sent}_by_place`
+    if (isOlder && SETTLING.has(sent)) return `${sent}_by_ctid`
     if (sent === FIRST_SAVEPOINT) return `${'SET; '.repeat(more)}${sent}`
     if (sent === BEGIN || sent === COMMIT) return sent + '; SET'.repeat(more)
     return sent.endsWith(CONFINE) ? sent + '; SET'.repeat(more) : sent

@@ -27,7 +27,7 @@ const CASES: readonly Case[] = [
   {
     what: 'that succeeds is inserted once and deleted once, and nothing else is written for it',
     with: (pipeline) => pipeline.handle(() => undefined),
-    writes: { message: { inserted: MESSAGES, deleted: MESSAGES }, batch: { inserted: 4, deleted: 4 } },
+    writes: { message: { inserted: MESSAGES, deleted: MESSAGES }, batch_record: { inserted: 4, deleted: 4 } },
   },
   {
     what: 'with a key that succeeds too',
@@ -35,7 +35,7 @@ const CASES: readonly Case[] = [
     with: (pipeline) => pipeline.handle(() => undefined),
     writes: {
       message: { inserted: MESSAGES, deleted: MESSAGES },
-      batch: { inserted: 4, deleted: 4 },
+      batch_record: { inserted: 4, deleted: 4 },
       slot: { inserted: 1 },
     },
   },
@@ -44,7 +44,7 @@ const CASES: readonly Case[] = [
     with: (pipeline) => pipeline.handle(({ attempt }) => (attempt === 1 ? retryLater({ after: 0 }) : undefined)),
     writes: { message: { inserted: MESSAGES, updated: MESSAGES, deleted: MESSAGES } },
     // It depends on the clock which of them are due together.
-    besides: ['batch'],
+    besides: ['batch_record'],
   },
   {
     what: 'that dies is moved once',
@@ -52,7 +52,7 @@ const CASES: readonly Case[] = [
     writes: {
       message: { inserted: MESSAGES, deleted: MESSAGES },
       dead_letter: { inserted: MESSAGES },
-      batch: { inserted: 4, deleted: 4 },
+      batch_record: { inserted: 4, deleted: 4 },
     },
   },
 ]

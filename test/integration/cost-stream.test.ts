@@ -1,9 +1,9 @@
 import { describe, expect } from 'vitest'
 import { claimSettings } from '../../src/table/planner.ts'
 import { appendEvents, type EventRow } from '../../src/table/stream/append.ts'
-import { claimEvents, lookAtBounds, readRest } from '../../src/table/stream/claim-events.ts'
+import { claimEvents, lookAtStableEnds, readRest } from '../../src/table/stream/claim-events.ts'
 import { readStanding } from '../../src/table/stream/known-group.ts'
-import { readEvents, readNextPosition, type SlotRanges } from '../../src/table/stream/read-events.ts'
+import { type PartitionRanges, readEvents, readNextPosition } from '../../src/table/stream/read-events.ts'
 import { moveProgress } from '../../src/table/stream/settle-events.ts'
 import { times } from '../support/plans/counted.ts'
 import type { Explained } from '../support/plans/explain.ts'
@@ -32,33 +32,33 @@ const noted = /^Index (Only )?Scan group_queued_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 
 const claim =
-  (limit: number, slots: readonly number[] = [0], enough = limit): SendOfLog =>
-  (execute, { queue, bounds, ...group }) =>
-    claimEvents(execute, group, { queue, slots, limit, enough, bounds })
+  (limit: number, partitions: readonly number[] = [0], enough = limit): SendOfLog =>
+  (execute, { queue, stableEnds, ...group }) =>
+    claimEvents(execute, group, { queue, partitions, limit, enough, stableEnds })
 
-const ALL_SLOTS = Array.from({ length: 16 }, (_, slot) => slot)
+const ALL_PARTITIONS = Array.from({ length: 16 }, (_, partition) => partition)
 
 const READS: readonly Bound[] = [
-  { what: 'a look at the bounds', send: (execute, group) => lookAtBounds(execute, group), most: 6 },
+  { what: 'a look at the stable ends', send: (execute, group) => lookAtStableEnds(execute, group), most: 6 },
   {
-    what: 'the lock of a slot for a batch of 100',
+    what: 'the lock of a partition for a batch of 100',
     name: 'event_lock',
     send: claim(100),
     most: 34,
     ways: [progress, events],
   },
   {
-    what: 'the lock of a slot whose backlog is known to be deep',
+    what: 'the lock of a partition whose backlog is known to be deep',
     name: 'event_lock',
-    send: claim(100, ALL_SLOTS, 1),
+    send: claim(100, ALL_PARTITIONS, 1),
     most: 10,
     ways: [progress, events],
   },
   {
-    what: 'the lock of all slots near the head',
+    what: 'the lock of all partitions near the head',
     of: 'near',
     name: 'event_lock',
-    send: claim(100, ALL_SLOTS),
+    send: claim(100, ALL_PARTITIONS),
     most: 130,
     ways: [progress, events],
   },
@@ -79,9 +79,9 @@ const READS: readonly Bound[] = [
   },
   {
     what: 'a look at the rest',
-    send: (execute, group) => readRest(execute, group, group.bounds),
+    send: (execute, group) => readRest(execute, group, group.stableEnds),
     most: 145,
-    // The sort is of its sixteen slots.
+    // The sort is of its sixteen partitions.
     ways: [progress, events, segments, /^Sort$/],
   },
   {
@@ -90,14 +90,14 @@ const READS: readonly Bound[] = [
     most: 9,
     ways: [/^Index Scan stream_group_id_key$/, noted, deferred, evidence],
   },
-  { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },
+  { what: 'a page of 100 of all partitions', send: (execute, group) => page(execute, group), most: 450 },
   { what: 'the next position', send: (execute, group) => readNextPosition(execute, ranges(group)), most: 75 },
 ]
 
 const WRITES: readonly Bound[] = [
   {
     what: 'a move of the progress',
-    send: (execute, group) => moveProgress(execute, group, [{ slot: 0, from: group.at, to: group.at + 1_600 }]),
+    send: (execute, group) => moveProgress(execute, group, [{ partition: 0, from: group.at, to: group.at + 1_600 }]),
     most: 14,
     // One entry of the primary key.
     ways: [progress, /^Bitmap Index Scan group_progress_pkey$/, /^Bitmap Heap Scan$/, /^Tid Scan group_progress$/],
@@ -143,7 +143,9 @@ test('P6: an append touches no more beside twenty-five groups', async ({ log }) 
   for (const { what, send, most } of APPENDS) expectAtMost(most, await log.explain(send, log.clean), what)
 })
 
-test('P6: a lock that counts in no order collects a slot in a bitmap, so these gates can fail', async ({ log }) => {
+test('P6: a lock that counts in no order collects a partition in a bitmap, so these gates can fail', async ({
+  log,
+}) => {
   await log.with('analyzed with 50 rows')
   const found = await log.explain(claim(100), log.clean, {
     name: 'event_lock',
@@ -178,8 +180,13 @@ function page(execute: Parameters<SendOfLog>[0], group: LogTarget) {
 }
 
 /** From the middle to the end. */
-function ranges({ streamId, at }: LogTarget): SlotRanges {
-  return { streamId, slots: ALL_SLOTS, starts: ALL_SLOTS.map(() => at), ends: ALL_SLOTS.map(() => EVENTS) }
+function ranges({ streamId, at }: LogTarget): PartitionRanges {
+  return {
+    streamId,
+    partitions: ALL_PARTITIONS,
+    starts: ALL_PARTITIONS.map(() => at),
+    ends: ALL_PARTITIONS.map(() => EVENTS),
+  }
 }
 
 function event(): EventRow {

@@ -155,7 +155,7 @@ describe('ack() with dedupeFor', () => {
       .start()
     await untilEmpty(database, queue)
     await running.stop()
-    expect(await database.sql('SELECT FROM sluice.settled WHERE queue = $1', [queue])).toEqual([])
+    expect(await database.sql('SELECT FROM sluice.kept_key WHERE queue = $1', [queue])).toEqual([])
     const refused = { code: 'OPTION_INVALID' }
     expect(() => ack({ dedupeFor: -1 })).toThrow(expect.objectContaining(refused))
     expect(() => ack({ for: '1h' } as object)).toThrow(expect.objectContaining(refused))
@@ -209,7 +209,7 @@ const settleBy = {
 
 async function untilAnHour(database: TestDatabase, queue: string): Promise<void> {
   const sql = `SELECT s.until - clock_timestamp() BETWEEN interval '50 minutes' AND interval '1 hour' AS hour
-               FROM sluice.settled s WHERE s.queue = $1`
+               FROM sluice.kept_key s WHERE s.queue = $1`
   expect(await database.sql(sql, [queue])).toEqual([{ hour: true }])
 }
 

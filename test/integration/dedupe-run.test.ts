@@ -142,7 +142,7 @@ describe.each(['transactional', 'leased'] as const)('a message that is asked for
 })
 
 const windows = async (database: TestDatabase, queue: string) =>
-  (await database.sql('SELECT FROM sluice.settled WHERE queue = $1 AND until > clock_timestamp()', [queue])).length
+  (await database.sql('SELECT FROM sluice.kept_key WHERE queue = $1 AND until > clock_timestamp()', [queue])).length
 
 describe('the key of a message that succeeds is kept', () => {
   test('by the transaction of a leased handler', async ({ database, sluice, queue }) => {

@@ -80,7 +80,7 @@ describe('the status of a dedupe key', () => {
 
   test('is read from the last of its windows, and not from all of them', async ({ database, queue }) => {
     await database.sql(
-      `INSERT INTO sluice.settled SELECT $1, 'K', n, clock_timestamp() + n * interval '1 s' FROM generate_series(1, 20000) AS n`,
+      `INSERT INTO sluice.kept_key SELECT $1, 'K', n, clock_timestamp() + n * interval '1 s' FROM generate_series(1, 20000) AS n`,
       [queue],
     )
     const read = async () => {
@@ -125,11 +125,11 @@ describe('the status of a dedupe key', () => {
 describe('pruning', () => {
   const count = async (database: { sql: (text: string) => Promise<unknown[]> }) => ({
     keys: (await database.sql('SELECT FROM sluice.dedupe')).length,
-    windows: (await database.sql('SELECT FROM sluice.settled')).length,
+    windows: (await database.sql('SELECT FROM sluice.kept_key')).length,
   })
 
   test('deletes keys that are free and windows that are over, at most so many', async ({ database, sluice, queue }) => {
-    await database.sql('TRUNCATE sluice.dedupe, sluice.settled, sluice.message')
+    await database.sql('TRUNCATE sluice.dedupe, sluice.kept_key, sluice.message')
     const states = Object.keys(KEY_STATES).filter((name) => name !== 'nobody') as KeyState[]
     await Promise.all(
       states.map((name) =>

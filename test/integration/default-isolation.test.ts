@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
 import { EventLog } from '../support/event-log.ts'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -12,7 +12,7 @@ for (const level of ['repeatable read', 'serializable']) {
   }) => {
     await database.sql(`DO $$ BEGIN
       EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''${level}''', current_database()); END $$`)
-    await tell(database, queue, { concurrency: 6, tenant_concurrency: 2, rate: 5_000, rate_ms: 1_000 })
+    await setQueueColumns(database, queue, { concurrency: 6, tenant_concurrency: 2, rate: 5_000, rate_ms: 1_000 })
     const sluices = [1, 2, 3].map(() => startTestSluice(database))
     const logs = sluices.map((sluice) => new EventLog(sluice.events))
     const [first] = sluices as [ReturnType<typeof startTestSluice>]

@@ -69,7 +69,7 @@ describe('docs/sql.md', () => {
       'remove_expired',
       'reschedule',
       'resume',
-      'retry_slots',
+      'retry_partitions',
       'run_now',
       'schedule',
       'schedule_pause',

@@ -212,7 +212,7 @@ test('enqueues through clients that rename the columns of every result', async (
   ])
 })
 
-test('asks for no privilege but those to insert, to see the id, and to read what the queue has been told', async ({
+test('asks for no privilege but those to insert, to see the id, and to read the settings of the queue', async ({
   database,
 }) => {
   await database.sql(`CREATE ROLE ${ROLE}`)

@@ -89,7 +89,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'message to grace: ready',
     'resumed',
     'sent to grace',
-    'max attempts 2, told by the database user',
+    'max attempts 2, set by the database user',
   ],
   '14-dedupe.ts': [
     'first click: added, ready',

@@ -2,7 +2,7 @@ import { describe, expect } from 'vitest'
 import { retryLater, snooze } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { runOut } from '../support/rows/claims.ts'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -217,7 +217,7 @@ describe.each(['transactional', 'leased', 'claim', 'pop'] as const)('what has ex
     ['of its tenant', { tenant_rate: 2, tenant_rate_ms: 3_600_000 }, { tenant: 'acme' }],
     ['of the queue, with a key', { rate: 2, rate_ms: 3_600_000 }, { orderingKey: 'k' }],
   ] as const)('%s', async ([, limits, options], { sluice, queue, database }) => {
-    await tell(database, queue, limits)
+    await setQueueColumns(database, queue, limits)
     const old = await put(sluice, queue, Array(25).fill('old'), { ...options, ttl: '1h' })
     await expire(database, queue, old)
     await put(sluice, queue, ['new', 'newer', 'over the rate'], options)
@@ -251,7 +251,7 @@ describe('when it expires', () => {
 
   test('is known to whoever claims or pops, as the claim has lengthened it', async ({ sluice, queue }) => {
     await put(sluice, queue, [1], { ttl: '1m' })
-    const claim = await sluice.claim(queue, { ttl: '10m', grace: '5m' })
+    const claim = await sluice.claim(queue, { lease: '10m', grace: '5m' })
     const [message] = claim?.messages ?? []
     expect(message?.expiresAt?.getTime()).toBe(claim!.expiresAt.getTime() + 300_000)
     const got = await sluice.operate.claims.get(queue, claim!.id)
@@ -371,22 +371,22 @@ describe('the life of a message in a claim', () => {
     return row!.s
   }
 
-  for (const [ttl, grace, life] of [
+  for (const [lease, grace, life] of [
     [777, 0, 777],
     [777, 23, 800],
     [121, 22, 143],
     [60, 30, 120],
   ] as const) {
-    test(`of 120 s, a claim of ${ttl} s and ${grace} s of grace: ${life} s`, async ({ sluice, queue, database }) => {
+    test(`of 120 s, a claim of ${lease} s and ${grace} s of grace: ${life} s`, async ({ sluice, queue, database }) => {
       await put(sluice, queue, [1], { ttl: '120s' })
-      await sluice.claim(queue, { ttl: `${ttl}s`, grace: `${grace}s` })
+      await sluice.claim(queue, { lease: `${lease}s`, grace: `${grace}s` })
       expect(await lifeOf(database, queue)).toBe(life)
     })
   }
 
   test('is lengthened by a renewal as the claim was told, and never shortened', async ({ sluice, queue, database }) => {
     await put(sluice, queue, [1], { ttl: '120s' })
-    const claim = await sluice.claim(queue, { ttl: '60s', grace: '100s' })
+    const claim = await sluice.claim(queue, { lease: '60s', grace: '100s' })
     expect(await lifeOf(database, queue)).toBe(160)
     await claim?.renew('200s')
     expect(await lifeOf(database, queue)).toBe(300)

@@ -66,7 +66,7 @@ describe('operate.queues.freeKeys', () => {
     for (const name of [queue, `${queue}.other`])
       await database.sql(
         `WITH kept AS (
-           INSERT INTO sluice.settled (queue, key, message_id, until)
+           INSERT INTO sluice.kept_key (queue, key, message_id, until)
            SELECT $1, 'key ' || s, s, now() + interval '1 hour' FROM generate_series(1, 2500) AS s RETURNING key, message_id
          ) INSERT INTO sluice.dedupe (queue, key, message_id) SELECT $1, key, message_id FROM kept`,
         [name],

@@ -13,7 +13,7 @@ const DAY_MS = 86_400_000
 const MODES = ['transactional', 'leased'] as const
 
 describe('the history', () => {
-  test('has nothing of a queue that has not been told to keep it', async ({ database, sluice, queue }) => {
+  test('has nothing of a queue that is not set to keep it', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])
     await sluice.pop(queue)
     expect((await sluice.operate.history.list({ queue })).messages).toEqual([])
@@ -292,7 +292,7 @@ describe('the history', () => {
   )
 
   test.for(MODES)(
-    'begins and ends while a worker runs, when the queue is told so: %s',
+    'begins and ends while a worker runs, when the queue is set so: %s',
     async (mode, { database, sluice, queue }) => {
       const worker = startTestSluice(database)
       const settled = new Set<string>()

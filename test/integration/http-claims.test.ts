@@ -44,7 +44,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
       queue,
       Array.from({ length: 20 }, (_, at) => ({ number: at })),
     )
-    const made = await post(claims, { limit: 15, ttl: '5m' })
+    const made = await post(claims, { limit: 15, lease: '5m' })
     const claim = claimOf(made)
     expect(claim.messages.map(({ id }) => id).sort()).toEqual(ids.slice(0, 15).sort())
     expect(await curl(`${server}/queues/${queue}`)).toMatchObject({ body: { claimed: 15, free: 5, total: 20 } })
@@ -54,7 +54,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     const got = await curl(url)
     expect([got.status, (got.body as Claimed).messages.length]).toEqual([200, 15])
 
-    const renewed = await curl(url, '-X', 'PATCH', '-d', '{"ttl": "1h"}')
+    const renewed = await curl(url, '-X', 'PATCH', '-d', '{"lease": "1h"}')
     expect(renewed).toMatchObject({ status: 200, body: { id: claim.id } })
     const longer = Date.parse((renewed.body as Claimed).expiresAt) - Date.parse(claim.expiresAt)
     expect(longer).toBeGreaterThan(50 * 60_000)
@@ -136,7 +136,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     database,
   }) => {
     await put(sluice, queue, ['slow'])
-    const claim = claimOf(await post(claims, { ttl: '1s' }))
+    const claim = claimOf(await post(claims, { lease: '1s' }))
     const over = `SELECT 1 FROM sluice.claim WHERE queue = $1 AND expires_at <= clock_timestamp()`
     await waitFor(async () => (await database.sql(over, [queue])).length > 0, { what: 'the end of the claim' })
     const url = `${claims}/${claim.id}`
@@ -278,8 +278,8 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":0}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":1001}', 422, 'OPTION_INVALID'],
-    ['POST', 'claims', '{"ttl":"999ms"}', 422, 'OPTION_INVALID'],
-    ['POST', 'claims', '{"ttl":"15d"}', 422, 'OPTION_INVALID'],
+    ['POST', 'claims', '{"lease":"999ms"}', 422, 'OPTION_INVALID'],
+    ['POST', 'claims', '{"lease":"15d"}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"wait":"301s"}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"wait":-1}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"signal":{}}', 422, 'OPTION_INVALID'],
@@ -298,9 +298,9 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
 
 describe.skipIf(WITHOUT_CURL)('an error names what the client has sent', () => {
   const requests = [
-    ['POST', 'claims', '{"ttl":"999ms"}', "ttl: expected a duration from '1s' to '14d', received \"999ms\""],
+    ['POST', 'claims', '{"lease":"999ms"}', "lease: expected a duration from '1s' to '14d', received \"999ms\""],
     ['POST', 'claims', '{"wait":"301s"}', "wait: expected a duration from '0ms' to '5m', received \"301s\""],
-    ['PATCH', 'claims/1', '{"ttl":0}', "ttl: expected a duration from '1s' to '14d', received 0"],
+    ['PATCH', 'claims/1', '{"lease":0}', "lease: expected a duration from '1s' to '14d', received 0"],
     ['POST', 'pop', '{"limit":0}', 'limit: expected an integer from 1 to 1,000, received 0'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 'messages[0].after: expected '],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"9999999999999999999"}]}', 'messages[1].id: expected '],

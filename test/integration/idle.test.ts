@@ -32,7 +32,7 @@ describe('the queries', () => {
     await untilSessions(database, 'sluice', 0)
   })
 
-  test('of a busy and an idle place are at most six per second', async ({ database, queue }) => {
+  test('of a busy and an idle runner are at most six per second', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { connection: proxy.url })
     const steps = new Steps()
@@ -40,7 +40,7 @@ describe('the queries', () => {
     await put(sluice, queue, [1])
     await steps.next()
     const looks = () => proxy.statements.filter(({ text }) => text === 'ROLLBACK').length
-    await waitFor(() => looks() >= 2, { what: 'the idle place to have looked' })
+    await waitFor(() => looks() >= 2, { what: 'the idle runner to have looked' })
     // On a busy machine a look can take so long that the next sweep has to wait, and then one poll costs two looks.
     const isIdle = async () => (await countFor(proxy, 5_000)) <= 30
     await waitFor(isIdle, { what: 'at most 30 queries in 5 s', timeoutMs: 60_000 })

@@ -31,9 +31,12 @@ describe('a claim in leased mode', () => {
       ['first', 1],
       ['the second', 1],
     ])
-    await waitFor(async () => (await database.sql('SELECT FROM sluice.batch WHERE queue = $1', [queue])).length === 0, {
-      what: 'the records to go',
-    })
+    await waitFor(
+      async () => (await database.sql('SELECT FROM sluice.batch_record WHERE queue = $1', [queue])).length === 0,
+      {
+        what: 'the records to go',
+      },
+    )
   })
 
   test('that fails gives back what the claims behind it have leased', async ({ sluice, queue, database }) => {
@@ -85,9 +88,12 @@ describe('a claim in leased mode', () => {
     await untilEmpty(database, queue)
     await pipeline.drain()
     expect(attempts.toSorted(([a], [b]) => a - b)).toEqual(payloads.map((n) => [n, 1]))
-    await waitFor(async () => (await database.sql('SELECT FROM sluice.batch WHERE queue = $1', [queue])).length === 0, {
-      what: 'the records to go',
-    })
+    await waitFor(
+      async () => (await database.sql('SELECT FROM sluice.batch_record WHERE queue = $1', [queue])).length === 0,
+      {
+        what: 'the records to go',
+      },
+    )
   })
 
   test('never waits for the disk', async ({ sluice, queue, database }) => {

@@ -221,7 +221,7 @@ describe('a lease that a crash of the server has taken back', () => {
     await begun.promise
     // Its claim did not wait for the disk: of the row only the version before it is there, and of the record nothing.
     await database.sql(
-      `WITH record AS (DELETE FROM sluice.batch WHERE queue = $1)
+      `WITH record AS (DELETE FROM sluice.batch_record WHERE queue = $1)
        UPDATE sluice.message SET lease = NULL, due_at = $2 WHERE queue = $1`,
       [queue, before?.due_at],
     )

@@ -39,9 +39,12 @@ describe('a leased pipeline', () => {
     )
     await pipeline.drain()
     expect(log.of('lease.lost')).toEqual([])
-    await waitFor(async () => (await database.sql('SELECT FROM sluice.batch WHERE queue = $1', [queue])).length === 0, {
-      what: 'the record to go',
-    })
+    await waitFor(
+      async () => (await database.sql('SELECT FROM sluice.batch_record WHERE queue = $1', [queue])).length === 0,
+      {
+        what: 'the record to go',
+      },
+    )
   })
 
   test('goes on with the places that are free while one handler takes long', async ({ sluice, queue }) => {

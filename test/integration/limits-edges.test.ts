@@ -7,7 +7,7 @@ import type { Sluice } from '../../src/sluice.ts'
 import { lockPermits, prepareClaim, renewPermitted } from '../../src/table/limit/limits.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Edit, edited } from '../support/rows/edited-functions.ts'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { PAUSED_EMPTYING, PAUSED_LEASING, PAUSED_LOCKING, PERMITS_TRUSTED } from '../support/twins/functions.ts'
@@ -38,7 +38,7 @@ test('a claim in a savepoint of an open transaction keeps nobody from the permit
   queue,
   sluice,
 }) => {
-  await tell(database, queue, { concurrency: 3 })
+  await setQueueColumns(database, queue, { concurrency: 3 })
   await put(sluice, queue, [1])
   await sluice.pop(queue)
   await put(sluice, queue, [2, 3, 4, 5])
@@ -63,7 +63,7 @@ describe('a permit', () => {
     queue,
     sluice,
   }) => {
-    await tell(database, queue, { concurrency: 1 })
+    await setQueueColumns(database, queue, { concurrency: 1 })
     const [id = ''] = await put(sluice, queue, [1, 2])
     const lease = String(7n << 32n)
     const leaseUntil = (due: string) =>
@@ -96,7 +96,7 @@ describe('a permit', () => {
   })
 
   test("is nobody else's while a transaction has it, and free when that ends", async ({ database, queue, sluice }) => {
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     await put(sluice, queue, [1, 2, 3])
     const batch = await database.pool.connect()
     try {
@@ -112,10 +112,10 @@ describe('a permit', () => {
   })
 
   test('is there no more once the limit is lower, and rows of it are deleted', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { concurrency: 4 })
+    await setQueueColumns(database, queue, { concurrency: 4 })
     await put(sluice, queue, [1, 2, 3, 4])
     expect(await lock(database, queue, 4)).toBe(4)
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     expect(await onSession(database, (execute) => lockPermits(execute, queue, 4))).toBe(0)
     expect(await lock(database, queue, 4)).toBe(2)
     expect(await database.sql('SELECT FROM sluice.permit WHERE queue = $1', [queue])).toHaveLength(2)
@@ -126,7 +126,7 @@ describe('a permit', () => {
     queue,
     sluice,
   }) => {
-    await tell(database, queue, { concurrency: 3 })
+    await setQueueColumns(database, queue, { concurrency: 3 })
     const [id] = await put(sluice, queue, [1, 2, 3, 4])
     await database.sql(`UPDATE sluice.message SET lease = 42, due_at = now() + interval '1 hour' WHERE id = $1`, [id])
     await database.sql(`INSERT INTO sluice.permit (queue, tenant, n, message_id, lease) VALUES ($1, '', 3, $2, 42)`, [
@@ -140,7 +140,7 @@ describe('a permit', () => {
 })
 
 test('leases are renewed in a queue with a limit', async ({ database, queue, sluice, log }) => {
-  await tell(database, queue, { concurrency: 1 })
+  await setQueueColumns(database, queue, { concurrency: 1 })
   await put(sluice, queue, [1])
   const ends: Date[] = []
   const { counts } = await sluice
@@ -165,7 +165,7 @@ describe('a lease that is written into a permit between the snapshot of another 
     text: string,
     params: readonly unknown[] = [],
   ) {
-    await tell(database, queue, { concurrency: 3 })
+    await setQueueColumns(database, queue, { concurrency: 3 })
     await using _ = await edited(database, edits)
     const other = await database.pool.connect()
     try {
@@ -231,7 +231,7 @@ describe('a lease that is written into a permit between the snapshot of another 
 
 describe('tokens', () => {
   test('are asked for once while there are none', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { rate: 1, rate_ms: 3_600_000 })
+    await setQueueColumns(database, queue, { rate: 1, rate_ms: 3_600_000 })
     await put(sluice, queue, [1, 2])
     const settings = new Settings()
     await onSession(database, async (execute) => {
@@ -257,7 +257,7 @@ describe('tokens', () => {
   })
 
   test('that a claim did not use go back', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { rate: 5, rate_ms: 3_600_000, tenant_rate: 2, tenant_rate_ms: 3_600_000 })
+    await setQueueColumns(database, queue, { rate: 5, rate_ms: 3_600_000, tenant_rate: 2, tenant_rate_ms: 3_600_000 })
     await put(sluice, queue, ['a', 'a', 'a'], { tenant: 'a' })
     const tokens = async () =>
       database.sql<{ tenant: string | null; tokens: number }>(
@@ -286,7 +286,7 @@ describe('tokens', () => {
     queue,
     sluice,
   }) => {
-    await tell(database, queue, { rate: 100 })
+    await setQueueColumns(database, queue, { rate: 100 })
     await put(sluice, queue, [1, 2])
     const application = await database.pool.connect()
     try {
@@ -329,7 +329,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
   test.for([{ tenant_concurrency: 2 }, { tenant_rate: 10 }])(
     'other tenants have their turn at once, with %o',
     async (limits, { database, queue }) => {
-      await tell(database, queue, limits)
+      await setQueueColumns(database, queue, limits)
       await database.sql(
         `INSERT INTO sluice.message (queue, payload, tenant) SELECT $1, '{}', format('tenant %s', s) FROM generate_series(1, 300) AS s`,
         [queue],
@@ -347,7 +347,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
     queue,
     sluice,
   }) => {
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     await put(sluice, queue, [1, 2])
     await besideClaim(database, queue, async () => {
       expect(await prepare(database, queue)).toMatchObject({ granted: 0, waitMs: 0 })
@@ -356,7 +356,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
   })
 
   test('a worker asks after longer and longer times', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { rate: 1_000, tenant_concurrency: 2 })
+    await setQueueColumns(database, queue, { rate: 1_000, tenant_concurrency: 2 })
     await put(sluice, queue, [1, 2], { tenant: 'a' })
     await besideClaim(database, queue, () =>
       onSession(database, async (execute) => {
@@ -385,7 +385,7 @@ test('making permits does not meet maintenance, whatever the name of the queue',
   queue,
   sluice,
 }) => {
-  await tell(database, queue, { concurrency: 2 })
+  await setQueueColumns(database, queue, { concurrency: 2 })
   await put(sluice, queue, [1])
   const other = await database.pool.connect()
   try {

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
@@ -25,7 +25,7 @@ describe.each(['transactional', 'leased'] as const)('a limit of messages in flig
   const options = { mode, concurrency: 6, batchSize: 3 } as never
 
   test('holds over all processes, and all messages are handled', async ({ queue, database }) => {
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     const gauge = new Gauge()
     const sluices = [startTestSluice(database), startTestSluice(database)]
     for (const sluice of sluices) {
@@ -44,7 +44,7 @@ describe.each(['transactional', 'leased'] as const)('a limit of messages in flig
   })
 
   test('leaves what waits ready, unlocked and with no attempt counted', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { concurrency: 1 })
+    await setQueueColumns(database, queue, { concurrency: 1 })
     const go = deferred()
     const began = deferred()
     await put(sluice, queue, [1, 2, 3])
@@ -71,8 +71,8 @@ describe.each(['transactional', 'leased'] as const)('a limit of messages in flig
   })
 })
 
-test('a pipeline that is given more places shares a limit among them', async ({ queue, database, sluice }) => {
-  await tell(database, queue, { concurrency: 4 })
+test('a pipeline that is given more runners shares a limit among them', async ({ queue, database, sluice }) => {
+  await setQueueColumns(database, queue, { concurrency: 4 })
   const go = deferred()
   const gauge = new Gauge()
   const pipeline = sluice.pipeline(queue, { concurrency: 1, batchSize: 4 }).handle(() => gauge.in(() => go.promise))
@@ -90,7 +90,7 @@ describe('a claim', () => {
     database,
     sluice,
   }) => {
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     await put(sluice, queue, [1, 2, 3, 4])
     const claim = await sluice.claim(queue, { limit: 10 })
     expect(claim?.messages).toHaveLength(2)
@@ -100,7 +100,7 @@ describe('a claim', () => {
     const second = await sluice.claim(queue)
     expect(second?.messages).toHaveLength(1)
     await claim?.release()
-    const third = await sluice.claim(queue, { ttl: '1s' })
+    const third = await sluice.claim(queue, { lease: '1s' })
     expect(third?.messages).toHaveLength(1)
     expect(await sluice.claim(queue)).toBeUndefined()
     await waitFor(async () => (await sluice.claim(queue)) !== undefined, { what: 'the third claim to be over' })
@@ -108,7 +108,7 @@ describe('a claim', () => {
   })
 
   test('leaves pipelines what it has not', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     await put(sluice, queue, [1, 2, 3])
     const claim = await sluice.claim(queue, { limit: 1 })
     const go = deferred()
@@ -135,7 +135,7 @@ describe('a limit that changes', () => {
     database,
     sluice,
   }) => {
-    await tell(database, queue, { concurrency: 4 })
+    await setQueueColumns(database, queue, { concurrency: 4 })
     await put(
       sluice,
       queue,
@@ -144,7 +144,7 @@ describe('a limit that changes', () => {
     const claims = await Promise.all([1, 2, 3, 4].map(() => sluice.claim(queue, { limit: 1 })))
     const held = () => claims.filter((claim) => claim !== undefined)
     while (held().length < 4) claims.push(await sluice.claim(queue, { limit: 1 }))
-    await tell(database, queue, { concurrency: 2 })
+    await setQueueColumns(database, queue, { concurrency: 2 })
     for (const claim of held().slice(0, 2)) {
       expect(await sluice.claim(queue)).toBeUndefined()
       await claim.settle(claim.messages)
@@ -154,7 +154,7 @@ describe('a limit that changes', () => {
     await third?.settle(third.messages)
     const next = await sluice.claim(queue, { limit: 5 })
     expect(next?.messages).toHaveLength(1)
-    await tell(database, queue, { concurrency: 5 })
+    await setQueueColumns(database, queue, { concurrency: 5 })
     const more = await sluice.claim(queue, { limit: 9 })
     expect(more?.messages).toHaveLength(3)
     await Promise.all([fourth, next, more].map((claim) => claim?.release()))
@@ -165,7 +165,7 @@ describe.each(['transactional', 'leased'] as const)('a rate, in %s mode', (mode)
   const options = { mode, concurrency: 4, batchSize: 5 } as never
 
   test('holds over all processes', async ({ queue, database }) => {
-    await tell(database, queue, { rate: 20, rate_ms: 1_000, rate_burst: 5 })
+    await setQueueColumns(database, queue, { rate: 20, rate_ms: 1_000, rate_burst: 5 })
     const begun: number[] = []
     const sluices = [startTestSluice(database), startTestSluice(database)]
     for (const sluice of sluices) {
@@ -192,7 +192,7 @@ describe.each(['transactional', 'leased'] as const)('a rate, in %s mode', (mode)
     database,
     sluice,
   }) => {
-    await tell(database, queue, { rate: 1, rate_ms: 3_600_000, rate_burst: 2 })
+    await setQueueColumns(database, queue, { rate: 1, rate_ms: 3_600_000, rate_burst: 2 })
     let begun = 0
     sluice
       .pipeline(queue, options)
@@ -205,7 +205,7 @@ describe.each(['transactional', 'leased'] as const)('a rate, in %s mode', (mode)
     // Each enqueue notifies, and none of them is a reason to ask for a token.
     for (let at = 0; at < 20; at += 1) await put(sluice, queue, [at])
     expect(begun).toBe(2)
-    await tell(database, queue, { rate: null })
+    await setQueueColumns(database, queue, { rate: null })
     await waitFor(() => begun === 23, { what: 'the others to be handled' })
   })
 })

@@ -26,7 +26,7 @@ const NOTHING = {
 }
 
 describe('a pass of maintenance', () => {
-  test('does nothing where no queue has been told anything', async ({ sluice, queue }) => {
+  test('does nothing where no queue has settings', async ({ sluice, queue }) => {
     await put(sluice, queue, [1])
     expect(await sluice.operate.maintain()).toEqual(NOTHING)
     expect((await sluice.operate.messages.list({ queue })).messages).toHaveLength(1)

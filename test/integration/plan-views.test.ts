@@ -106,7 +106,7 @@ const FILTER = {
 }
 const ALL = { orderingKey: null, type: null, tenant: null, state: null, held: null, minAttempts: 0 }
 const PAGE = { order: 'newest', after: null, limit: 50 } as const
-const place = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]
+const messages = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]
 
 /** In microseconds: half of the dead letters died before. */
 const MONTH_HALF = { us: String((Date.now() - 15 * 86_400_000) * 1_000), id: '1' }
@@ -159,14 +159,14 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
     {
       name: `the ${order} page`,
       send: (execute: Execute) => readMessagePage(execute, { ...ALL, queue: 'busy' }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       buffers: 100,
     },
     {
       name: `the ${order} page, from the middle,`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'mixed' }, { ...PAGE, order, after: '225000' }),
-      ways: place,
+      ways: messages,
       // The slot of each costs two by its index, and three where the server reads the three pages of that small table.
       buffers: 300,
     },
@@ -174,20 +174,20 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
       name: `the ${order} page of a filter that most messages match`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'busy', state: 'ready' }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       buffers: 400,
     },
     {
       name: `the ${order} page of a filter that nothing matches`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'busy', minAttempts: 1 }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       buffers: 600,
     },
     {
       name: `the ${order} page of what earlier messages hold`,
       send: (execute: Execute) => readMessagePage(execute, { ...ALL, queue: 'mixed', held: true }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       // Two or three for the slot of each message that is looked at, and one or two for leases of its key.
       buffers: 50_000,
     },
@@ -195,14 +195,14 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
       name: `the ${order} page of a hot key`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'hot' }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       buffers: 1_000,
     },
     {
       name: `the ${order} page of a key of few`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'key 17' }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       // PostgreSQL 14 fetches the rows from the primary key's index one by one: 1,989.
       buffers: inject('serverVersion') < 150_000 ? 2_500 : 500,
     },
@@ -210,7 +210,7 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
       name: `the ${order} page of a hot key with a filter that nothing matches`,
       send: (execute: Execute) =>
         readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'hot', type: 'none' }, { ...PAGE, order }),
-      ways: place,
+      ways: messages,
       buffers: 3_000,
     },
   ]),

@@ -285,7 +285,7 @@ describe('an enqueue through a transaction pooler', () => {
 })
 
 describe('the server connections of a pool', () => {
-  test('are kept by busy places only, one each', async ({ database, through, sluice, queue }) => {
+  test('are kept by busy runners only, one each', async ({ database, through, sluice, queue }) => {
     const go = deferred()
     await put(sluice, queue, numbers(6))
     let running = 0

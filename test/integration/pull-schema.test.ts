@@ -104,7 +104,7 @@ describe('a schema that fails', () => {
     const silent = { schema: { '~standard': { ...schema['~standard'], validate } } }
     const sluice = startTestSluice(database, { queues: { [queue]: silent } })
     const [first, , , fourth] = await put(startTestSluice(database), queue, [1, 2, 3, 4, 5, 6], { maxAttempts: 1 })
-    const claim = await sluice.claim(queue, { ttl: '8s' })
+    const claim = await sluice.claim(queue, { lease: '8s' })
     expect(claim?.messages.map(({ payload }) => payload)).toEqual([2, 3, 5, 6])
     for (const id of [first!, fourth!])
       expect(await sluice.operate.deadLetters.get(queue, id)).toMatchObject({ error: TOO_LATE })
@@ -114,7 +114,7 @@ describe('a schema that fails', () => {
     const { claims } = startTestSluice(database, { queues: { [queue]: hanging } }).operate
     const other = startTestSluice(database)
     const [id] = await put(other, queue, [1])
-    const claim = await other.claim(queue, { ttl: '8s' })
+    const claim = await other.claim(queue, { lease: '8s' })
     expect(await claims.get(queue, claim!.id)).toMatchObject({ messages: [] })
     expect(await other.operate.messages.get(queue, id!)).toMatchObject({ state: 'in_flight', lastError: null })
   })

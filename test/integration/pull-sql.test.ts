@@ -84,9 +84,9 @@ describe('the functions for claims', () => {
 
   test('bound the time that an interval lasts, whatever its months count for', async ({ database, sluice, queue }) => {
     const [id] = await put(sluice, queue, [1])
-    for (const ttl of ['24 months -706 days', '-24 months 721 days', '60 months -1786 days']) {
-      const claimed = database.sql('SELECT FROM sluice.claim($1, 1, $2::interval)', [queue, ttl])
-      await expect(claimed, ttl).rejects.toMatchObject({ code: '22023', message: expect.stringMatching(/^ttl: /) })
+    for (const lease of ['24 months -706 days', '-24 months 721 days', '60 months -1786 days']) {
+      const claimed = database.sql('SELECT FROM sluice.claim($1, 1, $2::interval)', [queue, lease])
+      await expect(claimed, lease).rejects.toMatchObject({ code: '22023', message: expect.stringMatching(/^lease: /) })
     }
     const claim = await sluice.claim(queue)
     const snooze = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'snooze', interval '-24 months 720 days')`
@@ -98,16 +98,16 @@ describe('the functions for claims', () => {
     async ({ database, sluice, queue }) => {
       await put(sluice, queue, [1])
       const claim = await sluice.claim(queue)
-      for (const ttl of ['infinity', '-infinity']) {
+      for (const lease of ['infinity', '-infinity']) {
         for (const [what, text] of [
-          ['ttl', `SELECT FROM sluice.claim($1, 1, $2::interval)`],
+          ['lease', `SELECT FROM sluice.claim($1, 1, $2::interval)`],
           ['grace', `SELECT FROM sluice.claim($1, 1, grace => $2::interval)`],
-          ['ttl', `SELECT FROM sluice.claim_renew($1, ${claim?.id}, $2::interval)`],
+          ['lease', `SELECT FROM sluice.claim_renew($1, ${claim?.id}, $2::interval)`],
           ['delay', `SELECT FROM sluice.claim_settle($1, ${claim?.id}, NULL, 'snooze', $2::interval)`],
         ] as const) {
-          await expect(database.sql(text, [queue, ttl]), text).rejects.toMatchObject({
+          await expect(database.sql(text, [queue, lease]), text).rejects.toMatchObject({
             code: '22023',
-            message: expect.stringMatching(new RegExp(`^${what}: expected .* received ${ttl}$`)),
+            message: expect.stringMatching(new RegExp(`^${what}: expected .* received ${lease}$`)),
           })
         }
       }

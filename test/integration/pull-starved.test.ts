@@ -15,7 +15,7 @@ describe('a message behind a thousand of a closed key', () => {
       const insert = `INSERT INTO sluice.message (queue, ordering_key, payload)
                       SELECT $1, $2, '"other"' FROM generate_series(1, $3::integer)`
       await put(sluice, queue, ['first'], { orderingKey: same[0] })
-      await sluice.claim(queue, { limit: 1, ttl: '1h' })
+      await sluice.claim(queue, { limit: 1, lease: '1h' })
       await database.sql(insert, [queue, same[0], WAITING])
       await put(sluice, queue, ['behind'], { orderingKey: same[1] })
       await database.sql(insert, [queue, other, how === 'pop' ? CLAIMS : 1])

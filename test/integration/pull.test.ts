@@ -54,7 +54,7 @@ describe('a claim', () => {
     const all = [...claims, sixth].flatMap(({ messages }) => messages)
     expect(idsOf(all)).toEqual(ids)
     expect(await sluice.operate.claims.list({ queue })).toMatchObject(
-      [2, 2, 2, 2, 2, 1].map((messages) => ({ queue, messages, ttlMs: 60_000 })),
+      [2, 2, 2, 2, 2, 1].map((messages) => ({ queue, messages, leaseMs: 60_000 })),
     )
   })
 

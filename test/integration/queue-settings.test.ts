@@ -344,7 +344,7 @@ describe("a message's own lease", () => {
   })
 })
 
-/** Resolves when the Sluice has heard of what its queue has been told. */
+/** Resolves when the Sluice has heard of the settings of its queue. */
 async function known(sluice: ReturnType<typeof startTestSluice>, database: TestDatabase, queue: string): Promise<void> {
   // It reads settings in the order in which they were told: of a pause it tells.
   let heard = false

@@ -28,7 +28,9 @@ describe('the reaper', () => {
       { message_id: alone, worker_id: other, kind: 'vanished', alone: true },
     ])
     expect(await reaper.runOnce()).toBe(0)
-    expect(await database.sql('SELECT FROM sluice.batch WHERE worker_id = ANY ($1)', [[worker, other]])).toEqual([])
+    expect(await database.sql('SELECT FROM sluice.batch_record WHERE worker_id = ANY ($1)', [[worker, other]])).toEqual(
+      [],
+    )
   })
 
   test('P4: blames nobody for the end of the server', async ({ database, queue }) => {
@@ -78,13 +80,13 @@ describe('the reaper', () => {
   test('P4: ends the leases that a worker has taken while others took it for dead', async ({ database, queue }) => {
     const [id] = await enqueue(database, queue, [1])
     const gone = await deadWorker(database, queue, [[id!]])
-    const lease = `SET lease = $2::bigint << 32 | (SELECT id FROM sluice.batch WHERE worker_id = $2), due_at = 'tomorrow'`
+    const lease = `SET lease = $2::bigint << 32 | (SELECT id FROM sluice.batch_record WHERE worker_id = $2), due_at = 'tomorrow'`
     await database.sql(`UPDATE sluice.message ${lease} WHERE id = $1`, [id, gone])
-    await database.sql('UPDATE sluice.batch SET leased = true WHERE worker_id = $1', [gone])
+    await database.sql('UPDATE sluice.batch_record SET leased = true WHERE worker_id = $1', [gone])
     await database.sql('DELETE FROM sluice.worker WHERE id = $1', [gone])
     const { reaper } = await startReaper(database)
     expect(await reaper.runOnce()).toBe(0)
-    expect(await database.sql('SELECT FROM sluice.batch WHERE worker_id = $1', [gone])).toEqual([])
+    expect(await database.sql('SELECT FROM sluice.batch_record WHERE worker_id = $1', [gone])).toEqual([])
     const free = 'SELECT lease FROM sluice.message WHERE id = $1 AND due_at <= clock_timestamp()'
     expect(await database.sql(free, [id])).toEqual([{ lease: null }])
     expect(await evidence(database, queue)).toEqual([])
@@ -190,7 +192,7 @@ async function deadWorker(
   )
   for (const [at, ids] of batches.entries()) {
     await database.sql(
-      'INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts) VALUES ($1, $2, $3, $4, $5)',
+      'INSERT INTO sluice.batch_record (worker_id, id, queue, message_ids, attempts) VALUES ($1, $2, $3, $4, $5)',
       [row!.id, at + 1, queue, ids, ids.map(() => 0)],
     )
   }

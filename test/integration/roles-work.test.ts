@@ -256,7 +256,7 @@ describe('a member of sluice_worker', () => {
     'SELECT queue FROM sluice.dead_letter',
     'DELETE FROM sluice.dead_letter',
     'DELETE FROM sluice.slot',
-    'TRUNCATE sluice.batch',
+    'TRUNCATE sluice.batch_record',
   ])('may not %s', async (text, { worker }) => {
     await expect(worker.sql(text)).rejects.toEqual(REFUSED)
   })
@@ -513,7 +513,7 @@ describe('a member of sluice_claimer', () => {
     'SELECT FROM sluice.messages',
     'DELETE FROM sluice.claim',
     `SELECT sluice_private.lock_due('q', 1, true)`,
-    `SELECT sluice_private.bury_locked('q', '{1}', '{1}', '{a}', '{a}')`,
+    `SELECT sluice_private.dead_letter_locked('q', '{1}', '{1}', '{a}', '{a}')`,
     `SELECT sluice.enqueue('q', '1')`,
     `SELECT sluice.redrive('q')`,
     `SELECT sluice.peek('q')`,

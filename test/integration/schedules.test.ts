@@ -91,7 +91,7 @@ describe('a schedule', () => {
     expect(times).toEqual(times.map((_, at) => times[0]! + at * 1_000))
   })
 
-  test('gives what its queue has been told: a delay and a time to live', async ({
+  test('gives the settings of its queue: a delay and a time to live', async ({
     database,
     sluice,
     queue,

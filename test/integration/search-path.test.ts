@@ -29,7 +29,7 @@ const MIGRATION = readdirSync(new URL('../../migrations/', import.meta.url))
  */
 const WITHOUT_A_PATH = [
   'clock',
-  'event_slot',
+  'event_partition',
   'first_due_at',
   'idle_lease',
   'leased_keys',
@@ -105,7 +105,7 @@ describe('with a hostile schema in front of pg_catalog', () => {
         `SELECT sluice.append('${queue}', '{}', 'key', headers => '{"a": 1}')`,
         `SELECT sluice.append_many('${queue}', '[1, 2]', '[{"orderingKey": "a"}]')`,
         `SELECT sluice.create_group('${queue}', 'g', start_at => '{0}')`,
-        `SELECT sluice_private.slot_bounds(1, 'sluice.event_position_1')`,
+        `SELECT sluice_private.stable_ends(1, 'sluice.event_position_1')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{}', every => '1 day')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{"n": 1}', cron => '0 3 * * *', grace => '5 minutes')`,
         `SELECT sluice.schedule_pause('tick', 'for now')`,

@@ -8,7 +8,7 @@ import { waitFor } from '../support/wait.ts'
 const GROUP = 'billing'
 
 describe('a group', () => {
-  test('is made once, at the place where it is to begin', async ({ database, sluice, queue }) => {
+  test('is made once, at the offset where it is to begin', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await append(database, queue, 100)
     expect(await sluice.groups.set(queue, 'start', { from: 'start' })).toBe(true)
@@ -58,8 +58,8 @@ describe('a group', () => {
       ].map(([, n]) => Number(n))
     }
     expect(await calls('streams', 'read_stream')).toEqual([1])
-    expect(await calls('groups', 'read_group_slots')).toEqual([1])
-    expect(await calls('group_slots', 'read_group_slots')).toEqual([1])
+    expect(await calls('groups', 'read_group_partitions')).toEqual([1])
+    expect(await calls('group_partitions', 'read_group_partitions')).toEqual([1])
   })
 
   test('is told options when it is there already, and keeps what is left out', async ({ database, sluice, queue }) => {
@@ -77,7 +77,7 @@ describe('a group', () => {
     })
   })
 
-  test('shows what it has to read, exactly up to 1,000 a slot, and about so beyond', async ({
+  test('shows what it has to read, exactly up to 1,000 a partition, and about so beyond', async ({
     database,
     sluice,
     queue,
@@ -93,7 +93,7 @@ describe('a group', () => {
       members: 0,
       lost: null,
       pausedAt: null,
-      slotsHeldBack: 0,
+      partitionsHeldBack: 0,
     })
     expect(status.oldestUnreadAgeMs).toBeGreaterThanOrEqual(0)
     await jumpSegment(database, queue)
@@ -101,12 +101,12 @@ describe('a group', () => {
     const { unread } = await only(sluice.operate.groups.list({ stream: queue }))
     expect(unread).toBeGreaterThan(45_000)
     expect(unread).toBeLessThan(55_000)
-    const slots = await sluice.operate.groups.slots(queue, GROUP)
-    expect(slots).toHaveLength(16)
-    expect(Math.min(...slots.map(({ nextPosition }) => nextPosition ?? 0))).toBe(1)
+    const partitions = await sluice.operate.groups.partitions(queue, GROUP)
+    expect(partitions).toHaveLength(16)
+    expect(Math.min(...partitions.map(({ nextPosition }) => nextPosition ?? 0))).toBe(1)
   })
 
-  test('shows which append holds its slots back', async ({ database, sluice, queue }) => {
+  test('shows which append holds its partitions back', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await sluice.groups.set(queue, GROUP, { from: 'start' })
     const open = await connect(database)
@@ -114,19 +114,25 @@ describe('a group', () => {
     await open.query(`SELECT sluice.append($1, '1', 'k')`, [queue])
     const [pid] = (await open.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows
     await database.sql(`SELECT sluice.append($1, '2', 'k')`, [queue])
-    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ unread: 1, slotsHeldBack: 1 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({
+      unread: 1,
+      partitionsHeldBack: 1,
+    })
     expect(await only(sluice.operate.streams.list({ stream: queue }))).toMatchObject({
       openAppends: 1,
       openPid: pid?.pid,
       head: 2,
     })
-    const held = (await sluice.operate.groups.slots(queue, GROUP)).filter(({ openPid }) => openPid !== null)
-    expect(held).toMatchObject([{ openPid: pid?.pid, settled: 0, openForMs: expect.any(Number) }])
+    const held = (await sluice.operate.groups.partitions(queue, GROUP)).filter(({ openPid }) => openPid !== null)
+    expect(held).toMatchObject([{ openPid: pid?.pid, stableEnd: 0, openForMs: expect.any(Number) }])
     await open.query('COMMIT')
-    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ unread: 2, slotsHeldBack: 0 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({
+      unread: 2,
+      partitionsHeldBack: 0,
+    })
   })
 
-  test('is moved to a place, and a dry run says how much that is', async ({ database, sluice, queue }) => {
+  test('is moved to an offset, and a dry run says how much that is', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await sluice.groups.set(queue, GROUP)
     await append(database, queue, 1_000)
@@ -311,7 +317,7 @@ describe('a group', () => {
     ])
   })
 
-  test('is made at one position, or at one for each slot', async ({ database, queue }) => {
+  test('is made at one position, or at one for each partition', async ({ database, queue }) => {
     await makeStream(database, queue)
     for (const startAt of ['{}', '{1,2}', '{NULL}']) {
       const made = database.sql(`SELECT sluice.create_group($1, 'odd', $2)`, [queue, startAt])
@@ -329,7 +335,7 @@ describe('a group', () => {
     )
     await expect(groups.seek(queue, GROUP, 'start')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
     await expect(groups.seek(queue, GROUP, 'start', { dryRun: true })).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
-    expect(await groups.slots(queue, GROUP)).toEqual([])
+    expect(await groups.partitions(queue, GROUP)).toEqual([])
   })
 })
 

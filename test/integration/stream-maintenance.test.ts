@@ -28,7 +28,7 @@ describe('a stream', () => {
     }
     const id = await idOf(queue)
     await expect(database.sql("SELECT sluice.create_stream('not a name')")).rejects.toMatchObject({ code: '23514' })
-    await expect(database.sql('SELECT sluice.create_stream($1, 3)', [`${queue}x`])).rejects.toThrow('slots')
+    await expect(database.sql('SELECT sluice.create_stream($1, 3)', [`${queue}x`])).rejects.toThrow('partitions')
     expect(await idOf(`${queue}y`)).toBe(id + 1)
   })
 })

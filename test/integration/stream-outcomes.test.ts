@@ -279,7 +279,7 @@ describe('a group', () => {
     expect(new Set(seen).size).toBe(40)
   })
 
-  test('lets a slot wait when as many are deferred as it may have, and the others go on', async ({
+  test('lets a partition wait when as many are deferred as it may have, and the others go on', async ({
     database,
     sluice,
     stream,
@@ -342,33 +342,33 @@ describe('a group', () => {
     },
   )
 
-  test('goes on behind slots that wait, however much is in them', async ({ database, sluice, stream }) => {
+  test('goes on behind partitions that wait, however much is in them', async ({ database, sluice, stream }) => {
     await database.sql('UPDATE sluice.stream_group SET defer_limit = 1 WHERE stream = $1', [stream])
     const seen: unknown[] = []
     const pipeline = sluice
       .pipeline(stream, { group: 'all', batchSize: 2, retry: RETRY })
       .handle(({ orderingKey, payload }) => (payload === 0 ? raise('no') : void seen.push(orderingKey)))
-    const inSlot = await keysBySlot(database, ['a', ...Array.from({ length: 20 }, (_, n) => `b${n}`)])
-    const waiting = inSlot.find((keys) => keys.includes('a'))
+    const inPartition = await keysByPartition(database, ['a', ...Array.from({ length: 20 }, (_, n) => `b${n}`)])
+    const waiting = inPartition.find((keys) => keys.includes('a'))
     await append(database, stream, [[0, 'a']])
     await pipeline.runOnce()
     const behind = Array.from({ length: 4 }, (_, n) => [n + 1, 'a'] as const)
-    const others = inSlot.flatMap((keys) => (keys === waiting ? [] : keys))
+    const others = inPartition.flatMap((keys) => (keys === waiting ? [] : keys))
     await append(database, stream, [...behind, ...others.map((key) => [9, key] as const)])
     await pipeline.runOnce()
     expect(seen.toSorted()).toEqual(others.toSorted())
   })
 
-  test('tries a slot again that had to wait, if all that it tries before it have to wait', async ({
+  test('tries a partition again that had to wait, if all that it tries before it have to wait', async ({
     database,
     stream,
   }) => {
     await database.sql('UPDATE sluice.stream_group SET defer_limit = 1 WHERE stream = $1', [stream])
-    const inSlot = await keysBySlot(
+    const inPartition = await keysByPartition(
       database,
       Array.from({ length: 40 }, (_, n) => `k${n}`),
     )
-    const [busy = '', freed = ''] = [inSlot[1]?.[0], inSlot[3]?.[0]]
+    const [busy = '', freed = ''] = [inPartition[1]?.[0], inPartition[3]?.[0]]
     const queue = `${stream}:all`
     // Two events before them have failed.
     await database.sql(
@@ -385,7 +385,7 @@ describe('a group', () => {
     try {
       const execute: Execute = async ({ text }, values) => (await client.query(text, [...values])).rows
       const group = await readGroup(execute, stream, 'all')
-      // It begins with slot 0, and with the next one at each claim.
+      // It begins with partition 0, and with the next one at each claim.
       const options = { queue, stream, name: 'all', group, limit: 1, random: () => 0, onQueued: () => undefined }
       const claimer = new EventClaimer(options)
       const claim = async () => {
@@ -407,7 +407,7 @@ describe('a group', () => {
     sluice,
     stream,
   }) => {
-    const [mine = [], others = []] = await keysBySlot(database, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
+    const [mine = [], others = []] = await keysByPartition(database, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
     const [first = '', other = ''] = [mine[0], others[0]]
     const seen: unknown[] = []
     const another = startTestSluice(database)
@@ -481,11 +481,14 @@ describe('a group', () => {
   })
 })
 
-/** Ordering keys, by their slots in a stream of four. */
-async function keysBySlot(database: TestDatabase, keys: readonly string[]): Promise<readonly (readonly string[])[]> {
+/** Ordering keys, by their partitions in a stream of four. */
+async function keysByPartition(
+  database: TestDatabase,
+  keys: readonly string[],
+): Promise<readonly (readonly string[])[]> {
   const rows = await database.sql<{ keys: string[] }>(
-    `SELECT array_agg(key) AS keys FROM unnest($1::text[]) AS key GROUP BY sluice_private.event_slot(key, 4::smallint)
-     ORDER BY sluice_private.event_slot(key, 4::smallint)`,
+    `SELECT array_agg(key) AS keys FROM unnest($1::text[]) AS key GROUP BY sluice_private.event_partition(key, 4::smallint)
+     ORDER BY sluice_private.event_partition(key, 4::smallint)`,
     [keys],
   )
   return rows.map((row) => row.keys)

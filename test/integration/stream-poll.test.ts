@@ -7,7 +7,7 @@ import { raise } from '../support/steps.ts'
 import { append, test as base } from '../support/streams.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** `test` with an operator whose sessions notify nobody, and a stream of one slot. */
+/** `test` with an operator whose sessions notify nobody, and a stream of one partition. */
 const test = base
   .extend('silent', ({ database }) => {
     const url = new URL(database.url)

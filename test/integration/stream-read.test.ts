@@ -8,7 +8,7 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
 
 describe('read', () => {
-  test('gives every event in the order of positions, over slots, pages and segments', async ({
+  test('gives every event in the order of positions, over partitions, pages and segments', async ({
     database,
     sluice,
     queue,
@@ -172,7 +172,7 @@ describe('read', () => {
     await expect(allOf(sluice.streams.read(queue))).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
     expect(() => sluice.streams.read('a:b')).toThrow(/^stream: expected a name of 1 to 49 letters/)
     for (const from of [1, 'begin', {}, { position: -1 }, { time: 'now' }, { position: 1, time: new Date() }]) {
-      // @ts-expect-error: not a place
+      // @ts-expect-error: not an offset
       expect(() => sluice.streams.read(queue, { from })).toThrow(/^streams\.read\.from/)
     }
     expect(() => sluice.streams.read(queue, { follow: true, to: 'end' })).toThrow('read.to: expected none with follow')
@@ -185,11 +185,11 @@ describe('read', () => {
       [queue],
     )
     const client = await connect(database)
-    const place = { position: null, timeUs: null }
+    const offset = { position: null, timeUs: null }
     const plan = {
       stream: queue,
-      from: { ...place, place: 'start' },
-      to: { ...place, place: 'end' },
+      from: { ...offset, at: 'start' },
+      to: { ...offset, at: 'end' },
       orderingKey: null,
       type: null,
       limit: Number.POSITIVE_INFINITY,

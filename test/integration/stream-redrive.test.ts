@@ -13,11 +13,11 @@ async function isBlocked({ sql }: TestDatabase): Promise<boolean> {
   return (await sql(blocked)).length > 0
 }
 
-/** An ordering key of another slot. */
+/** An ordering key of another partition. */
 async function keyBeside({ sql }: TestDatabase, key: string): Promise<string> {
   const [beside] = await sql<{ key: string }>(
     `SELECT k.key FROM (SELECT 'key ' || n AS key FROM generate_series(1, 100) AS n) k
-     WHERE sluice_private.event_slot(k.key, 4::smallint) <> sluice_private.event_slot($1, 4::smallint) LIMIT 1`,
+     WHERE sluice_private.event_partition(k.key, 4::smallint) <> sluice_private.event_partition($1, 4::smallint) LIMIT 1`,
     [key],
   )
   return beside!.key
@@ -59,7 +59,7 @@ describe('a dead letter of a group', () => {
     await running.drain()
   })
 
-  test('is redriven at once where no batch has its slot in hand', async ({ database, sluice, stream }) => {
+  test('is redriven at once where no batch has its partition in hand', async ({ database, sluice, stream }) => {
     const queue = `${stream}:all`
     await append(database, stream, [[1, 'a'], [2]])
     await sluice
@@ -82,7 +82,7 @@ describe('a dead letter of a group', () => {
   })
 })
 
-test('a redrive by a filter waits for no slot of a dead letter that it leaves', async ({
+test('a redrive by a filter waits for no partition of a dead letter that it leaves', async ({
   database,
   sluice,
   stream,

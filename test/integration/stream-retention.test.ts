@@ -200,8 +200,8 @@ describe('retention', () => {
     // Its claims stand still meanwhile, because it might have lost them.
     expect((await sluice.operate.groups.list({ stream: queue }))[0]?.lost).toEqual({ from: 1, to: 1_000_000_009 })
     await batch.query(
-      `INSERT INTO sluice.group_progress (group_id, slot, position)
-       SELECT g.id, slot, 1000000009 FROM sluice.stream_group g, generate_series(0, 15) slot WHERE g.stream = $1`,
+      `INSERT INTO sluice.group_progress (group_id, partition, position)
+       SELECT g.id, partition, 1000000009 FROM sluice.stream_group g, generate_series(0, 15) partition WHERE g.stream = $1`,
       [queue],
     )
     await batch.query('COMMIT')
@@ -313,7 +313,7 @@ describe('retention beside a group', () => {
     await sluice.operate.groups.delete(queue, 'g')
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 2 })
     await database.sql(`SELECT sluice.create_group($1, 'late', '{0}')`, [queue])
-    expect(await placesOf(database, queue)).toEqual([{ position: '1999999999' }])
+    expect(await positionsOf(database, queue)).toEqual([{ position: '1999999999' }])
   })
 
   test('that is being moved takes nothing, and the group begins behind what it took before', async ({
@@ -328,7 +328,7 @@ describe('retention beside a group', () => {
     const batch = await connect(database)
     await batch.query('BEGIN')
     await batch.query(
-      'SELECT pg_advisory_xact_lock(746503, g.id << 6 | slot) FROM sluice.stream_group g, generate_series(0, 15) slot WHERE g.stream = $1',
+      'SELECT pg_advisory_xact_lock(746503, g.id << 6 | partition) FROM sluice.stream_group g, generate_series(0, 15) partition WHERE g.stream = $1',
       [queue],
     )
     const mover = await connect(database)
@@ -342,7 +342,7 @@ describe('retention beside a group', () => {
     expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 28 })
     expect(await sluice.operate.streams.trim(queue, { position: 6 }, { force: true })).toMatchObject({ trimmedTo: 5 })
     await mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
-    expect(await placesOf(database, queue)).toEqual([{ position: '5' }])
+    expect(await positionsOf(database, queue)).toEqual([{ position: '5' }])
     expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 25 })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2, 3))
   })
@@ -362,7 +362,7 @@ describe('trim', () => {
     expect(await sluice.operate.streams.trim(queue, { position: 3 })).toMatchObject({ trimmedTo: 1_000_000_003 })
   })
 
-  test('stops before what a group has not read, or what is not settled', async ({ database, sluice, queue }) => {
+  test('stops before what a group has not read, or what is not stable', async ({ database, sluice, queue }) => {
     await made(database, queue)
     await append(database, queue, 10)
     await sluice.groups.set(queue, 'g', { from: { position: 6 } })
@@ -462,9 +462,9 @@ function tables(id: number, ...segments: readonly number[]): readonly string[] {
   return segments.map((segment) => `sluice.event_${id}_${segment}`)
 }
 
-/** How far the groups of a stream are, in any slot. */
-function placesOf(database: TestDatabase, stream: string): Promise<readonly { readonly position: string }[]> {
-  return database.sql('SELECT DISTINCT position FROM sluice.group_slots WHERE stream = $1', [stream])
+/** How far the groups of a stream are, in any partition. */
+function positionsOf(database: TestDatabase, stream: string): Promise<readonly { readonly position: string }[]> {
+  return database.sql('SELECT DISTINCT position FROM sluice.group_partitions WHERE stream = $1', [stream])
 }
 
 async function detaching(database: TestDatabase): Promise<number> {

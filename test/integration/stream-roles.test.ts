@@ -64,7 +64,7 @@ describe('with the rights of a role', () => {
     const { groups, streams } = sluice
     expect(await groups.list({ stream })).toMatchObject([{ unread: 3 }])
     expect(await streams.list({ stream })).toMatchObject([{ head: 3 }])
-    expect(await groups.slots(stream, 'g')).toHaveLength(16)
+    expect(await groups.partitions(stream, 'g')).toHaveLength(16)
     expect(await groups.seek(stream, 'g', 'end', { dryRun: true })).toMatchObject({ events: 0, before: 3 })
     const refused = expect.objectContaining({ code: 'PRIVILEGE_MISSING' })
     await expect(sluice.groups.set(stream, 'other')).rejects.toEqual(refused)
@@ -73,7 +73,7 @@ describe('with the rights of a role', () => {
     await expect(groups.delete(stream, 'g')).rejects.toEqual(refused)
   })
 
-  test('a worker lets a slot wait for a failed event, and an operator lets it go on', async ({
+  test('a worker lets a partition wait for a failed event, and an operator lets it go on', async ({
     database,
     login,
     stream,
@@ -83,18 +83,18 @@ describe('with the rights of a role', () => {
       startTestSluice(await login('sluice_operator')),
     ]
     const owner = startTestSluice(database)
-    await owner.streams.set(stream, { slots: 1 })
+    await owner.streams.set(stream, { partitions: 1 })
     await owner.groups.set(stream, 'g', { from: 'start', onFailure: 'stop' })
     await append(database, stream, 2)
     const { groups } = operator
     const pipeline = worker.pipeline(stream, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
     await pipeline.runOnce()
-    expect(await groups.list({ stream })).toMatchObject([{ unread: 2, slotsStopped: 1 }])
+    expect(await groups.list({ stream })).toMatchObject([{ unread: 2, partitionsStopped: 1 }])
     await expect(worker.operate.groups.retry(stream, 'g')).rejects.toMatchObject({ code: 'PRIVILEGE_MISSING' })
     expect(await groups.retry(stream, 'g')).toBe(1)
     await pipeline.runOnce()
     expect(await groups.skip(stream, 'g', 1)).toBe(true)
-    expect(await groups.list({ stream })).toMatchObject([{ unread: 1, dead: 1, slotsStopped: 0 }])
+    expect(await groups.list({ stream })).toMatchObject([{ unread: 1, dead: 1, partitionsStopped: 0 }])
   })
 
   test('an operator moves and pauses a group, and cannot make, trim or delete anything', async ({

@@ -20,16 +20,16 @@ describe('a group of a stream with many segments', () => {
     await pipeline.runOnce()
     expect(locks).toHaveLength(SEGMENTS)
     expect(locks.toSorted((a, b) => a - b)[SEGMENTS / 2]).toBeLessThanOrEqual(2 * WINDOW)
-    // A claim that finds nothing where it has looked goes on to where the next event of another slot is.
-    expect(Math.max(...locks)).toBeLessThanOrEqual(SLOTS * WINDOW)
+    // A claim that finds nothing where it has looked goes on to where the next event of another partition is.
+    expect(Math.max(...locks)).toBeLessThanOrEqual(PARTITIONS * WINDOW)
   })
 
-  test('reads each event once, by position in each slot, wherever the slots have theirs', async ({
+  test('reads each event once, by position in each partition, wherever the partitions have theirs', async ({
     database,
     sluice,
     stream,
   }) => {
-    // Of four slots: one has events in all segments, one in every eleventh, one at both ends, and one at the end.
+    // Of four partitions: one has events in all segments, one in every eleventh, one at both ends, and one at the end.
     const keys = await keysOf(database)
     const expected: number[] = []
     await inSegments(database, stream, SEGMENTS, async (n) => {
@@ -53,7 +53,7 @@ describe('a group of a stream with many segments', () => {
       const positions = handled.filter((one) => one.key === key).map(({ position }) => position)
       expect(positions).toEqual(positions.toSorted((a, b) => a - b))
     }
-    // A slot that was quiet for all that time goes on at once, and so does one that is moved back.
+    // A partition that was quiet for all that time goes on at once, and so does one that is moved back.
     const [late] = await append(database, stream, [['late', keys[3]]])
     await pipeline.runOnce()
     expect(handled.at(-1)).toEqual({ position: late, key: keys[3] })
@@ -62,7 +62,7 @@ describe('a group of a stream with many segments', () => {
     expect(handled).toHaveLength(2 * (expected.length + 1))
   })
 
-  test('comes to the head with one slot while another has a backlog far behind', async ({
+  test('comes to the head with one partition while another has a backlog far behind', async ({
     database,
     sluice,
     stream,
@@ -87,7 +87,7 @@ describe('a group of a stream with many segments', () => {
 
 /** Nine segments, with an index each. */
 const WINDOW = 9 * 2
-const SLOTS = 4
+const PARTITIONS = 4
 
 /** Runs something in each of so many segments. */
 async function inSegments(
@@ -102,13 +102,13 @@ async function inSegments(
   }
 }
 
-/** Ordering keys of four slots, one each. */
+/** Ordering keys of four partitions, one each. */
 async function keysOf(database: TestDatabase): Promise<readonly [string, string, string, string]> {
   const rows = await database.sql<{ key: string }>(
-    `SELECT DISTINCT ON (k.slot) k.key FROM (
-       SELECT 'key ' || n AS key, sluice_private.event_slot('key ' || n, $1::smallint) AS slot FROM generate_series(1, 100) n
-     ) k ORDER BY k.slot`,
-    [SLOTS],
+    `SELECT DISTINCT ON (k.partition) k.key FROM (
+       SELECT 'key ' || n AS key, sluice_private.event_partition('key ' || n, $1::smallint) AS partition FROM generate_series(1, 100) n
+     ) k ORDER BY k.partition`,
+    [PARTITIONS],
   )
   const [one, two, three, four] = rows.map(({ key }) => key)
   return [one!, two!, three!, four!]
@@ -117,17 +117,20 @@ async function keysOf(database: TestDatabase): Promise<readonly [string, string,
 describe('a look at', () => {
   const LOOKS = [
     ['the groups', 'SELECT * FROM sluice.groups'],
-    ['the slots of groups', 'SELECT * FROM sluice.group_slots'],
+    ['the partitions of groups', 'SELECT * FROM sluice.group_partitions'],
     ['the streams', 'SELECT * FROM sluice.streams'],
   ] as const
 
-  test.for(LOOKS)('%s locks four segments for each place where slots are', async ([, sql], { database, stream }) => {
-    // One slot is at the beginning, and three at the end, with the segment that is attached ahead.
-    await inSegments(database, stream, 12, () => append(database, stream, [['a', 'key']]))
-    expect(await locksOf(database, stream, sql)).toBeLessThanOrEqual((4 + 2) * 2)
-    await database.sql("SELECT sluice.seek_group($1, 'all', sluice.stream_positions($1, 'end'))", [stream])
-    expect(await locksOf(database, stream, sql)).toBeLessThanOrEqual(2 * 2)
-  })
+  test.for(LOOKS)(
+    '%s locks four segments for each window where partitions are',
+    async ([, sql], { database, stream }) => {
+      // One partition is at the beginning, and three at the end, with the segment that is attached ahead.
+      await inSegments(database, stream, 12, () => append(database, stream, [['a', 'key']]))
+      expect(await locksOf(database, stream, sql)).toBeLessThanOrEqual((4 + 2) * 2)
+      await database.sql("SELECT sluice.seek_group($1, 'all', sluice.stream_positions($1, 'end'))", [stream])
+      expect(await locksOf(database, stream, sql)).toBeLessThanOrEqual(2 * 2)
+    },
+  )
 
   test('unread events counts those that wait behind an open append', async ({ database, sluice, stream }) => {
     const open = await database.pool.connect()
@@ -139,7 +142,7 @@ describe('a look at', () => {
         [3, 'key'],
       ])
       const [group] = await sluice.operate.groups.list({ stream })
-      expect(group).toMatchObject({ unread: 2, slotsHeldBack: 1 })
+      expect(group).toMatchObject({ unread: 2, partitionsHeldBack: 1 })
     } finally {
       open.release(true)
     }
@@ -149,10 +152,10 @@ describe('a look at', () => {
 describe('a batch that fails, a read and a trim', () => {
   test('lock the segments that they are about', async ({ database, stream }) => {
     await inSegments(database, stream, 12, () => append(database, stream, [['a', 'key']]))
-    const [{ slot, first, next } = { slot: 0, first: '', next: '' }] = await database.sql<
-      Record<'slot' | 'first' | 'next', never>
+    const [{ partition, first, next } = { partition: 0, first: '', next: '' }] = await database.sql<
+      Record<'partition' | 'first' | 'next', never>
     >(
-      'SELECT slot, min(position) AS first, (array_agg(position ORDER BY position))[2] AS next FROM sluice.events($1) GROUP BY slot',
+      'SELECT partition, min(position) AS first, (array_agg(position ORDER BY position))[2] AS next FROM sluice.events($1) GROUP BY partition',
       [stream],
     )
     const [{ id, group } = { id: 0, group: 0 }] = await database.sql<Record<'id' | 'group', number>>(
@@ -160,8 +163,14 @@ describe('a batch that fails, a read and a trim', () => {
       [stream],
     )
     for (const [most, sql] of [
-      [1, `SELECT sluice_private.queue_events(${group}, '{${slot}}', '{${first}}', '{1}', '{NULL}', '{no}', '{NULL}')`],
-      [1, `SELECT sluice_private.bury_events(${group}, '{${slot}}', '{${first}}', '{1}', '{no}', '{no}', '{NULL}')`],
+      [
+        1,
+        `SELECT sluice_private.queue_events(${group}, '{${partition}}', '{${first}}', '{1}', '{NULL}', '{no}', '{NULL}')`,
+      ],
+      [
+        1,
+        `SELECT sluice_private.dead_letter_events(${group}, '{${partition}}', '{${first}}', '{1}', '{no}', '{no}', '{NULL}')`,
+      ],
       [1, `SELECT count(*) FROM sluice.events('${stream}', after => ${BigInt(next) - 1n}, most => 1)`],
       [2, `SELECT count(*) FROM sluice.events('${stream}', most => 2)`],
       [1, `SELECT sluice_private.read_events(${id}, '{0,1,2,3}', '{0,0,0,0}', '{9,9,9,9}', 10)`],

@@ -10,11 +10,11 @@ const READS_AND_MOVES = [
   ['a trim', 'SELECT sluice.trim_stream($1, 6)'],
   ['a dry run of a trim', 'SELECT sluice.trim_stream($1, 6, dry_run => true)'],
   ['the positions at a time', "SELECT sluice.stream_positions($1, 'time', at_time => 'epoch')"],
-  ['the bounds of a read', 'SELECT FROM sluice_private.stream_bounds($1)'],
+  ['the stable ends of a read', 'SELECT FROM sluice_private.stream_stable_ends($1)'],
   ['a new group', "SELECT sluice.create_group($1, 'new')"],
   ['a move', "SELECT sluice.seek_group($1, 'all', '{0}')"],
   ['a change of what becomes of failures', "SELECT sluice.group_set($1, 'all', on_failure => 'stop')"],
-  ['a retry of slots', "SELECT sluice.retry_slots($1, 'all')"],
+  ['a retry of partitions', "SELECT sluice.retry_partitions($1, 'all')"],
   ['a skip', "SELECT sluice.skip_event($1, 'all', 1)"],
   ['the end of a group', "SELECT FROM sluice.delete_group($1, 'all')"],
 ] as const

@@ -13,7 +13,7 @@ import { waitFor } from '../support/wait.ts'
 const RETRY = { kind: 'fixed', delay: '1h' } as const
 const AT_ONCE = { kind: 'fixed', delay: 0 } as const
 
-/** `test` with a stream of one slot, whose group "all" stops on failure. */
+/** `test` with a stream of one partition, whose group "all" stops on failure. */
 const test = base.extend('stops', async ({ database, sluice, stream }) => {
   const stops = `${stream}.one`
   await database.sql('SELECT sluice.create_stream($1, 1)', [stops])
@@ -47,7 +47,7 @@ describe('a group that stops on failure', () => {
     expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stops}:all`])).toEqual([])
   })
 
-  test('keeps what came before the failed event, and says what the slot waits for', async ({
+  test('keeps what came before the failed event, and says what the partition waits for', async ({
     database,
     sluice,
     stops,
@@ -61,20 +61,26 @@ describe('a group that stops on failure', () => {
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, retried: 1, dead: 0 })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 0, retried: 0 })
     expect(await database.sql('SELECT n FROM kept')).toEqual([{ n: 1 }])
-    const [slot] = await sluice.operate.groups.slots(stops, 'all')
-    expect(slot).toMatchObject({ nextPosition: second, unread: 2, blockedBy: { attempt: 1, error: 'no' } })
-    expect(slot?.blockedBy?.until?.getTime()).toBeGreaterThan(Date.now())
-    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([{ onFailure: 'stop', slotsStopped: 0 }])
+    const [partition] = await sluice.operate.groups.partitions(stops, 'all')
+    expect(partition).toMatchObject({ nextPosition: second, unread: 2, blockedBy: { attempt: 1, error: 'no' } })
+    expect(partition?.blockedBy?.until?.getTime()).toBeGreaterThan(Date.now())
+    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([
+      { onFailure: 'stop', partitionsStopped: 0 },
+    ])
   })
 
-  test('stops its slot after the last attempt, until the event is tried again', async ({ database, sluice, stops }) => {
+  test('stops its partition after the last attempt, until the event is tried again', async ({
+    database,
+    sluice,
+    stops,
+  }) => {
     const [first] = await append(database, stops, [
       [1, 'a'],
       [2, 'b'],
     ])
     const events: unknown[] = []
     const subscription = sluice.events.subscribe((event) => {
-      if (event.kind === 'slot.stopped' || event.kind === 'message.dead') events.push(event)
+      if (event.kind === 'partition.stopped' || event.kind === 'message.dead') events.push(event)
     })
     const seen: unknown[] = []
     let isBroken = true
@@ -85,14 +91,16 @@ describe('a group that stops on failure', () => {
         if (isBroken) raise('no')
       })
     await expect
-      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy)
+      .poll(
+        async () => (await pipeline.runOnce()) && (await sluice.operate.groups.partitions(stops, 'all'))[0]?.blockedBy,
+      )
       .toEqual({ until: null, attempt: 2, error: 'failed 2 of 2 attempts: no' })
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#2'])
     expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stops}:all`])).toEqual([])
-    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([{ slotsStopped: 1, deferred: 0 }])
+    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([{ partitionsStopped: 1, deferred: 0 }])
     expect(events).toMatchObject([
-      { kind: 'slot.stopped', queue: `${stops}:all`, slot: 0, position: first, attempt: 2, error: 'no' },
+      { kind: 'partition.stopped', queue: `${stops}:all`, partition: 0, position: first, attempt: 2, error: 'no' },
     ])
     subscription.unsubscribe()
     isBroken = false
@@ -152,29 +160,29 @@ describe('a group that stops on failure', () => {
       return outcomes.shift()
     })
     expect((await pipeline.runOnce()).counts).toMatchObject({ snoozed: 1 })
-    const blockedBy = async () => (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy
+    const blockedBy = async () => (await sluice.operate.groups.partitions(stops, 'all'))[0]?.blockedBy
     await expect
       .poll(async () => (await pipeline.runOnce()) && (await blockedBy()))
       .toMatchObject({ until: null, attempt: 1 })
-    await sluice.operate.groups.retry(stops, 'all', { slot: 0 })
+    await sluice.operate.groups.retry(stops, 'all', { partition: 0 })
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#1', '1#1', '2#1'])
   })
 
-  test('lets its other slots go on', async ({ database, sluice, stream }) => {
+  test('lets its other partitions go on', async ({ database, sluice, stream }) => {
     await sluice.groups.set(stream, 'all', { onFailure: 'stop' })
     await append(
       database,
       stream,
       Array.from({ length: 40 }, (_, n) => [n, `k${n}`] as const),
     )
-    const [bad] = await database.sql<{ slot: number }>('SELECT slot FROM sluice.events($1) WHERE payload = $2', [
-      stream,
-      '7',
-    ])
-    const slots = await database.sql<{ n: number }>(
-      'SELECT payload::int AS n FROM sluice.events($1) WHERE (slot <> $2 OR payload::int < 7) ORDER BY n',
-      [stream, bad?.slot],
+    const [bad] = await database.sql<{ partition: number }>(
+      'SELECT partition FROM sluice.events($1) WHERE payload = $2',
+      [stream, '7'],
+    )
+    const partitions = await database.sql<{ n: number }>(
+      'SELECT payload::int AS n FROM sluice.events($1) WHERE (partition <> $2 OR payload::int < 7) ORDER BY n',
+      [stream, bad?.partition],
     )
     const seen: number[] = []
     const pipeline = sluice.pipeline(stream, { group: 'all', retry: RETRY, batchSize: 100 }).handle(({ payload }) => {
@@ -182,7 +190,7 @@ describe('a group that stops on failure', () => {
       seen.push(payload as number)
     })
     await pipeline.runOnce()
-    expect(seen.toSorted((a, b) => a - b)).toEqual(slots.map(({ n }) => n))
+    expect(seen.toSorted((a, b) => a - b)).toEqual(partitions.map(({ n }) => n))
   })
 
   test('handles the events of a batch alone if one of them is to be tried again before others', async ({
@@ -197,7 +205,10 @@ describe('a group that stops on failure', () => {
       return events.map(({ payload }) => (payload === 2 ? deadLetter('no') : ack()))
     })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, dead: 0 })
-    expect((await sluice.operate.groups.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: { attempt: 1 } })
+    expect((await sluice.operate.groups.partitions(stops, 'all'))[0]).toMatchObject({
+      unread: 2,
+      blockedBy: { attempt: 1 },
+    })
     await sluice.operate.groups.skip(stops, 'all', 2)
     await pipeline.runOnce()
     expect(await database.sql('SELECT n FROM batched ORDER BY n')).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
@@ -217,7 +228,9 @@ describe('a group that stops on failure', () => {
     const seen: unknown[] = []
     const pipeline = sluice.pipeline(stops, { group: 'all' }).handle(({ payload }) => void seen.push(payload))
     await expect
-      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy)
+      .poll(
+        async () => (await pipeline.runOnce()) && (await sluice.operate.groups.partitions(stops, 'all'))[0]?.blockedBy,
+      )
       .toMatchObject({ until: null, attempt: 3, error: expect.stringMatching(/^crashed: 3 processes/) })
     expect(seen).toEqual([])
     await sluice.operate.groups.retry(stops, 'all')
@@ -230,7 +243,7 @@ describe('a group that stops on failure', () => {
     const pipeline = sluice
       .pipeline(stops, { group: 'all', retry: RETRY, batchSize: 1 })
       .handle(async (_, { tx }) => void (await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')))
-    const blockedBy = async () => (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy
+    const blockedBy = async () => (await sluice.operate.groups.partitions(stops, 'all'))[0]?.blockedBy
     await expect.poll(async () => (await pipeline.runOnce()) && (await blockedBy())).toMatchObject({ attempt: 1 })
   })
 
@@ -255,13 +268,13 @@ describe('a group that stops on failure', () => {
         )
       await hold('infinity')
       await append(database, stops, [[1]])
-      // Its polls have seen the new head, and that the slot waits: what it hears of from now on is only the next try.
+      // Its polls have seen the new head, and that the partition waits: what it hears of from now on is only the next try.
       for (const _ of [1, 2, 3]) await heartbeat(database, `${stops}:all`)
       await raisedFlag(database, `/${stops}`)
       await hold('now')
       await expect.poll(() => seen).toEqual([1])
       await running.stop()
-      expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ unread: 0, blockedBy: null }])
+      expect(await sluice.operate.groups.partitions(stops, 'all')).toMatchObject([{ unread: 0, blockedBy: null }])
     },
   )
 
@@ -291,13 +304,15 @@ describe('a group that stops on failure', () => {
     const [first, second] = await append(database, stops, [[1], [2]])
     const pipeline = sluice.pipeline(stops, { group: 'all', retry: AT_ONCE }).handle(() => raise('no'))
     await pipeline.runOnce()
-    const [slot] = await sluice.operate.groups.slots(stops, 'all')
-    expect(slot).toMatchObject({ nextPosition: first, blockedBy: { error: expect.stringContaining('no') } })
+    const [partition] = await sluice.operate.groups.partitions(stops, 'all')
+    expect(partition).toMatchObject({ nextPosition: first, blockedBy: { error: expect.stringContaining('no') } })
     expect(await sluice.operate.groups.retry(stops, 'all')).toBe(1)
-    expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ blockedBy: null }])
+    expect(await sluice.operate.groups.partitions(stops, 'all')).toMatchObject([{ blockedBy: null }])
     await pipeline.runOnce()
     expect(await sluice.operate.groups.skip(stops, 'all', Number(first))).toBe(true)
-    expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ nextPosition: second, blockedBy: null }])
+    expect(await sluice.operate.groups.partitions(stops, 'all')).toMatchObject([
+      { nextPosition: second, blockedBy: null },
+    ])
   })
 
   test('that is to defer from now on tries its failed events again, and defers them', async ({
@@ -330,7 +345,7 @@ describe('a group that stops on failure', () => {
     ])
     await pipeline.runOnce()
     expect(await deferred()).toHaveLength(2)
-    expect((await sluice.operate.groups.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: null })
+    expect((await sluice.operate.groups.partitions(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: null })
   })
 
   test('is moved away from an event at which it has stopped', async ({ database, sluice, stops }) => {

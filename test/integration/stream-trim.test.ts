@@ -10,7 +10,7 @@ describe('a position that a query has not found', () => {
     ['as the end of a trim', 'SELECT sluice.trim_stream($1, NULL, force => true)'],
     ['as whether it is forced', 'SELECT sluice.trim_stream($1, 6, force => NULL)'],
     ['as whether it is a dry run', 'SELECT sluice.trim_stream($1, 6, dry_run => NULL)'],
-    ['as the place of a group', "SELECT sluice.seek_group($1, 'all', NULL)"],
+    ['as the offset of a group', "SELECT sluice.seek_group($1, 'all', NULL)"],
   ] as const) {
     test(`is refused ${what}, and changes nothing`, async ({ database, stream }) => {
       await append(database, stream, 5)
@@ -29,9 +29,9 @@ test('a trim names no group whose batch has read what is gone by then', async ({
   onTestFinished(() => batch.release())
   await batch.query('BEGIN')
   await batch.query(
-    `INSERT INTO sluice.group_progress (group_id, slot, position)
-     SELECT g.id, slot, 5 FROM sluice.stream_group g, generate_series(0, 3) slot
-     WHERE g.stream = $1 AND pg_advisory_xact_lock(746503, g.id << 6 | slot) IS NOT NULL`,
+    `INSERT INTO sluice.group_progress (group_id, partition, position)
+     SELECT g.id, partition, 5 FROM sluice.stream_group g, generate_series(0, 3) partition
+     WHERE g.stream = $1 AND pg_advisory_xact_lock(746503, g.id << 6 | partition) IS NOT NULL`,
     [stream],
   )
   const trimmed = database.sql('SELECT events::integer, lost_by FROM sluice.trim_stream($1, 6, force => true)', [

@@ -55,7 +55,7 @@ const SUCCESSES = {
   'a pop': (sluice, queue) => sluice.pop(queue),
 } satisfies Readonly<Record<string, (sluice: Sluice, queue: string) => Promise<unknown>>>
 
-describe.for(['settled', 'completed_message'])('a trigger that returns NULL on sluice.%s', (table) => {
+describe.for(['kept_key', 'completed_message'])('a trigger that returns NULL on sluice.%s', (table) => {
   test.for(Object.entries(SUCCESSES))(
     'fails %s, whose message stays',
     async ([, succeed], { database, queue, sluice }) => {
@@ -73,7 +73,7 @@ describe.for(['settled', 'completed_message'])('a trigger that returns NULL on s
       const told = failed instanceof Error ? failed.message : left?.last_error
       expect(left).toBeDefined()
       expect(told).toContain(`sluice.${table}: expected to take 1 row(s) for queue "${queue}", took 0`)
-      expect(await database.sql('SELECT FROM sluice.settled WHERE queue = $1', [queue])).toEqual([])
+      expect(await database.sql('SELECT FROM sluice.kept_key WHERE queue = $1', [queue])).toEqual([])
     },
   )
 })

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -10,7 +10,7 @@ describe.each(BOTH)('limits of tenants, in %s mode', (mode) => {
   const options = { mode, concurrency: 8, batchSize: 4 } as never
 
   test('each tenant has its messages in flight, over all processes', async ({ queue, database }) => {
-    await tell(database, queue, { tenant_concurrency: 2 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 2 })
     const sluices = [startTestSluice(database), startTestSluice(database)]
     const [first = startTestSluice(database)] = sluices
     for (const tenant of ['a', 'b', 'c']) await put(first, queue, Array(12).fill(tenant), { tenant })
@@ -38,7 +38,7 @@ describe.each(BOTH)('limits of tenants, in %s mode', (mode) => {
     database,
     sluice,
   }) => {
-    await tell(database, queue, { tenant_concurrency: 1 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 1 })
     await put(sluice, queue, Array(20).fill('greedy'), { tenant: 'greedy' })
     await put(sluice, queue, ['modest'], { tenant: 'modest' })
     await put(sluice, queue, ['nobody'])
@@ -64,7 +64,7 @@ describe.each(BOTH)('limits of tenants, in %s mode', (mode) => {
   })
 
   test('each tenant has its own tokens', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000, tenant_rate_burst: 2 })
+    await setQueueColumns(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000, tenant_rate_burst: 2 })
     const seen: unknown[] = []
     sluice
       .pipeline(queue, options)
@@ -75,7 +75,7 @@ describe.each(BOTH)('limits of tenants, in %s mode', (mode) => {
     for (const tenant of ['a', 'b', 'a', 'c', 'b']) await put(sluice, queue, [tenant, tenant], { tenant })
     await waitFor(() => seen.length === 6, { what: 'two of each to be handled' })
     expect(seen.toSorted()).toEqual(['a', 'a', 'b', 'b', 'c', 'c'])
-    await tell(database, queue, { tenant_rate_burst: 50, tenant_rate: 50, tenant_rate_ms: 1_000 })
+    await setQueueColumns(database, queue, { tenant_rate_burst: 50, tenant_rate: 50, tenant_rate_ms: 1_000 })
     await waitFor(() => seen.length === 10, { what: 'the others to be handled' })
   })
 })
@@ -86,7 +86,7 @@ describe('tenants', () => {
     database,
     sluice,
   }) => {
-    await tell(database, queue, { tenant_concurrency: 10_000 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 10_000 })
     await put(sluice, queue, Array(200).fill('burst'), { tenant: 'm.burst' })
     for (const tenant of ['a', 'z']) await put(sluice, queue, Array(5).fill(tenant), { tenant })
     const order: unknown[] = []
@@ -102,7 +102,7 @@ describe('tenants', () => {
   })
 
   test('come one after another in claims of one', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { tenant_concurrency: 5 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 5 })
     for (const tenant of ['a', 'b', 'c']) await put(sluice, queue, [tenant, tenant, tenant], { tenant })
     const order: unknown[] = []
     await sluice
@@ -115,7 +115,7 @@ describe('tenants', () => {
   })
 
   test('go by priority, and then by due time', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { tenant_concurrency: 5 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 5 })
     await put(sluice, queue, ['later'], { tenant: 'a', priority: 7 })
     await put(sluice, queue, ['first', 'second'], { tenant: 'a', priority: 2 })
     const order: unknown[] = []
@@ -129,7 +129,7 @@ describe('tenants', () => {
   })
 
   test('bound claims and pops as well', async ({ queue, database, sluice }) => {
-    await tell(database, queue, { tenant_concurrency: 2 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 2 })
     for (const tenant of ['a', 'b']) await put(sluice, queue, [tenant, tenant, tenant], { tenant })
     const claim = await sluice.claim(queue, { limit: 10 })
     expect(claim?.messages.map(({ payload }) => payload).toSorted()).toEqual(['a', 'a', 'b', 'b'])
@@ -146,7 +146,7 @@ describe('tenants', () => {
   }) => {
     const queues = [queue, `${queue}.other`]
     for (const one of queues) {
-      await tell(database, one, { tenant_concurrency: 10 })
+      await setQueueColumns(database, one, { tenant_concurrency: 10 })
       for (const tenant of ['a', 'b']) await put(sluice, one, [tenant, tenant], { tenant })
     }
     const client = await database.pool.connect()
@@ -182,7 +182,7 @@ describe('tenants', () => {
     }
 
     test('and takes ten of thirty', async ({ queue, database, sluice }) => {
-      await tell(database, queue, { tenant_concurrency: 5 })
+      await setQueueColumns(database, queue, { tenant_concurrency: 5 })
       for (let n = 10; n < 40; n += 1) await put(sluice, queue, Array(5).fill(n), { tenant: `tenant ${n}` })
       await put(sluice, queue, ['of nobody'])
       const taken: unknown[] = []
@@ -194,7 +194,7 @@ describe('tenants', () => {
     })
 
     test('and meets more than 200 at their limit', async ({ queue, database, sluice }) => {
-      await tell(database, queue, { tenant_concurrency: 1 })
+      await setQueueColumns(database, queue, { tenant_concurrency: 1 })
       for (let n = 100; n < 550; n += 1) await put(sluice, queue, ['at its limit'], { tenant: `tenant ${n}` })
       await sluice.claim(queue, { limit: 450 })
       for (let n = 100; n < 550; n += 1) await put(sluice, queue, ['at its limit'], { tenant: `tenant ${n}` })
@@ -211,7 +211,7 @@ describe('tenants', () => {
   ] as const)(
     'have their turn noted by a worker that noted it %s',
     async ([, offset, ends], { queue, database, sluice }) => {
-      await tell(database, queue, { tenant_concurrency: 1 })
+      await setQueueColumns(database, queue, { tenant_concurrency: 1 })
       for (const tenant of ['tenant 1', 'tenant 2']) await put(sluice, queue, [1], { tenant })
       const claim = (turn: string | null) =>
         database.sql('SELECT FROM sluice_private.prepare_claim($1, 1, $2, false)', [queue, turn])
@@ -240,7 +240,7 @@ describe('tenants', () => {
   })
 
   test('leave nothing behind once they have no messages', async ({ queue, sluice, database }) => {
-    await tell(database, queue, { tenant_concurrency: 2, tenant_rate: 10, tenant_rate_ms: 10 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 2, tenant_rate: 10, tenant_rate_ms: 10 })
     for (const tenant of ['a', 'b']) await put(sluice, queue, [tenant], { tenant })
     await sluice.pop(queue, { limit: 10 })
     await put(sluice, queue, ['b'], { tenant: 'b' })
@@ -264,7 +264,7 @@ describe('tenants', () => {
     database,
   }) => {
     const year = 365 * 86_400_000
-    await tell(database, queue, { tenant_rate: 1, tenant_rate_ms: year, tenant_rate_burst: 1_000_000 })
+    await setQueueColumns(database, queue, { tenant_rate: 1, tenant_rate_ms: year, tenant_rate_burst: 1_000_000 })
     await put(sluice, queue, [1], { tenant: 'a' })
     expect(await sluice.pop(queue)).toHaveLength(1)
     await database.sql('SELECT sluice.prune_leftovers()')

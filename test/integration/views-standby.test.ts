@@ -52,7 +52,7 @@ test('on a hot standby the views and the command line show all but what workers 
     { stream: 'orders', events: 0 },
   ])
   // It knows of no locks, so it cannot tell which appends are open.
-  await expect(pair.standby.sql(`SELECT * FROM sluice_private.stream_bounds('orders')`)).rejects.toThrow(
+  await expect(pair.standby.sql(`SELECT * FROM sluice_private.stream_stable_ends('orders')`)).rejects.toThrow(
     'expected the primary server',
   )
   const env = { DATABASE_URL: pair.standby.url }

@@ -6,7 +6,7 @@ import { type Stage, test } from '../support/permutations/stage.ts'
 import { edited } from '../support/rows/edited-functions.ts'
 import { OPEN_SEGMENT_GOES } from '../support/twins/functions.ts'
 
-/** A stream of one slot, and a group that has read nothing of it, for whom nothing is kept. */
+/** A stream of one partition, and a group that has read nothing of it, for whom nothing is kept. */
 interface RetainedWorld {
   readonly stream: string
   /** What has been committed. */

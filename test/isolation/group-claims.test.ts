@@ -38,7 +38,7 @@ describe('a seek to the start beside a member', () => {
     expect(explored.waited).toBeGreaterThan(0)
   })
 
-  test('is undone by the member if it does not wait for the slots', async ({ stage }) => {
+  test('is undone by the member if it does not wait for the partitions', async ({ stage }) => {
     await using _ = await edited(stage.database, [SEEK_UNLOCKED])
     const sessions = { member: member(), operator: [seek, commit] }
     const explored = await exploreFor(stage, groupScenario(stage, events, sessions), ['1 was passed'])

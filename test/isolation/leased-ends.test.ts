@@ -32,8 +32,8 @@ const settles = (touch?: Parameters<typeof leaseAck>[0]) => inOneStep(leaseAck(t
 const renews = (touch?: Parameters<typeof renew>[0]) => inOneStep(renew(touch), commit)
 const rescues = (of: string, ...twin: readonly Rewrite[]) => inOneStep(rescue(of, ...twin), commit)
 
-/** A version before 17, where rows are found by their places. */
-const BY_PLACE = 160_000
+/** A version before 17, where rows are found by their ctids. */
+const BY_CTID = 160_000
 
 describe('a rescue of leases', () => {
   test('lets nobody have what another has, and no late settlement remove it', async ({ stage }) => {
@@ -133,9 +133,9 @@ describe('a settlement that waits for a renewal', () => {
     expect(summary(explored)).toEqual({ interleavings: 10, waited: 8, wrong: [] })
   })
 
-  test('takes its messages for lost if it looks at their places once', async ({ stage }) => {
+  test('takes its messages for lost if it looks at their ctids once', async ({ stage }) => {
     const { unkeyed: target } = await targetsOf(stage.database)
-    const sessions = { renewing, a: [leaseAck({ version: BY_PLACE }), commit] }
+    const sessions = { renewing, a: [leaseAck({ version: BY_CTID }), commit] }
     const explored = await exploreFor(stage, leasedScenario(stage, { ...play, target, sessions }), [
       'a does not find 1',
     ])

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import { createEffects } from '../support/effects.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
-import { tell } from '../support/rows/queue-settings.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import { test as base } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -10,7 +10,7 @@ const test = base.extend('effects', { auto: true }, ({ database }) => createEffe
 test.for(['transactional', 'leased'] as const)(
   'in %s mode, tenants have what they may in flight, and no more, while one process after another is killed',
   async (mode, { database, queue }) => {
-    await tell(database, queue, { tenant_concurrency: 2 })
+    await setQueueColumns(database, queue, { tenant_concurrency: 2 })
     const tenantOf = new Map<string, string>()
     const put = async (tenant: string, count: number) => {
       const rows = await database.sql<{ id: string }>(

@@ -177,7 +177,7 @@ describe.concurrent('sluice work', () => {
 
   test('with --once says how many events a group has left that is paused, or has stopped', async ({ own, sluice }) => {
     const pass = () => spawnCli(['work', GROUP, '--once', '--queue', 'orders:billing'], { DATABASE_URL: own.url })
-    await sluice.streams.set('orders', { slots: 1 })
+    await sluice.streams.set('orders', { partitions: 1 })
     await sluice.groups.set('orders', 'billing', { from: 'start', onFailure: 'stop' })
     await sluice.appendMany(
       sluice.ownTransaction,
@@ -189,7 +189,9 @@ describe.concurrent('sluice work', () => {
     await sluice.operate.groups.resume('orders', 'billing')
     expect(await pass()).toMatchObject({
       code: 0,
-      stderr: expect.stringContaining('orders:billing: 2 events left: 1 slot stopped, see: sluice group list orders'),
+      stderr: expect.stringContaining(
+        'orders:billing: 2 events left: 1 partition stopped, see: sluice group list orders',
+      ),
     })
   })
 

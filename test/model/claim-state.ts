@@ -35,7 +35,7 @@ interface Message {
   effects: number
 }
 
-/** A place of the demand: TransactionalRound.#runOn, Claimer.#claim. */
+/** A runner of the demand: TransactionalRound.#runOn, Claimer.#claim. */
 export interface Slot {
   at: 'idle' | 'sent' | 'answered' | 'in hand' | 'half done' | 'rolled back'
   /** What was sent: Claimer.#claim */

@@ -38,9 +38,9 @@ export function flagModel(variant: FlagVariant): Model<FlagState> {
 
 /** What is set before it is read again is left out. */
 function keyOf(watcher: Watcher): string {
-  const { slot, again, flag, wanted, moved, timer, untold, lingers, asked, exclusive, inbox, notified } = watcher
+  const { slot, again, flag, wanted, moved, timer, unannounced, lingers, asked, exclusive, inbox, notified } = watcher
   const looking = slot === 'looks' || slot === 'nothing'
-  const bits = [looking && again, wanted, flag === 'moving' && moved, timer, untold, lingers, exclusive, notified]
+  const bits = [looking && again, wanted, flag === 'moving' && moved, timer, unannounced, lingers, exclusive, notified]
   return `${slot} ${flag} ${asked} ${bits.map(Number).join('')}${inbox}`
 }
 

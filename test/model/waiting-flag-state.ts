@@ -50,16 +50,16 @@ type Asked =
 
 export interface Watcher {
   readonly id: number
-  /** Its one place: TransactionalRound.#runOn waits for a claim, has its answer, runs a batch, or sleeps. */
+  /** Its one runner: TransactionalRound.#runOn waits for a claim, has its answer, runs a batch, or sleeps. */
   slot: 'looks' | 'nothing' | 'found' | 'busy' | 'asleep' | 'gone'
   /** Hints.#again */
   again: boolean
-  /** WaitingFlag: #state, #wanted, #moved, #again, #untold, #linger.lasts */
+  /** WaitingFlag: #state, #wanted, #moved, #again, #unannounced, #linger.lasts */
   flag: 'down' | 'moving' | 'ours' | 'others'
   wanted: boolean
   moved: boolean
   timer: boolean
-  untold: boolean
+  unannounced: boolean
   lingers: boolean
   asked: Asked
   /** Its session has the exclusive lock. */
@@ -90,7 +90,7 @@ export function newWatcher(id: number): Watcher {
     wanted: false,
     moved: false,
     timer: false,
-    untold: false,
+    unannounced: false,
     lingers: false,
     asked: 'nothing',
     exclusive: false,

@@ -92,7 +92,7 @@ export class WatcherMoves {
   /** WaitingFlag.#next */
   #next(one: Watcher): void {
     if (one.wanted) this.#raise(one)
-    else if (one.untold && !one.lingers) tell(one)
+    else if (one.unannounced && !one.lingers) announce(one)
   }
 
   /** The timer of WaitingFlag.#nextIn, if nobody waits. */
@@ -189,7 +189,7 @@ export class WatcherMoves {
       case 'unlock':
         return [this.#move('lowers the flag', (one) => Object.assign(one, { asked: 'tell', exclusive: false }))]
       case 'tell':
-        return [this.#move('tells the others', (one, next) => this.#tell(one, next))]
+        return [this.#move('tells the others', (one, next) => this.#announce(one, next))]
       case 'lowered':
         return [this.#move('hears "lowered"', (one) => this.#isDown(one, false))]
       case 'rest':
@@ -199,7 +199,7 @@ export class WatcherMoves {
     }
   }
 
-  #tell(one: Watcher, next: FlagState): void {
+  #announce(one: Watcher, next: FlagState): void {
     const { twin } = this.#variant
     const silent = twin === 'lowers without telling' || (twin === 'does not tell when it was notified' && one.notified)
     one.asked = 'lowered'
@@ -218,7 +218,7 @@ export class WatcherMoves {
       tryFor(one)
       return
     }
-    if (answer !== 'enqueueing') one.untold = false
+    if (answer !== 'enqueueing') one.unannounced = false
     one.flag = answer === 'enqueueing' || !one.wanted ? 'down' : answer
     if (!one.wanted) {
       this.#next(one)
@@ -228,10 +228,10 @@ export class WatcherMoves {
     if (answer === 'enqueueing' && twin !== 'sleeps when enqueues are in flight') one.timer = true
   }
 
-  #isDown(one: Watcher, untold: boolean): void {
+  #isDown(one: Watcher, unannounced: boolean): void {
     one.asked = 'nothing'
     one.flag = 'down'
-    one.untold = untold
+    one.unannounced = unannounced
     this.#next(one)
   }
 
@@ -294,7 +294,7 @@ function rest(one: Watcher): void {
   one.asked = 'rest'
 }
 
-function tell(one: Watcher): void {
+function announce(one: Watcher): void {
   one.flag = 'moving'
   one.asked = 'tell'
 }

@@ -31,7 +31,7 @@ const message = fc.oneof(
 )
 const body = fc.oneof(
   fc.record({ messages: fc.oneof(fc.array(message, { maxLength: 3 }), value) }),
-  fc.dictionary(fc.constantFrom('limit', 'ttl', 'maxAttempts', 'messages', 'other'), value),
+  fc.dictionary(fc.constantFrom('limit', 'lease', 'maxAttempts', 'messages', 'other'), value),
   value,
 )
 const text = fc.oneof(

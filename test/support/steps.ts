@@ -9,7 +9,7 @@ export interface Step<Payload> {
   readonly context: HandlerContext
   /** The database's clock when the handler was called. */
   readonly at: Date
-  /** The server process of the batch: one per batch in flight, so it tells the pipeline's places apart. */
+  /** The server process of the batch: one per batch in flight, so it tells the pipeline's runners apart. */
   readonly worker: number
   /** Lets the handler return. */
   end(result?: unknown): void

@@ -3,7 +3,7 @@ import { test as base } from './sluice.ts'
 
 let streams = 0
 
-/** `test` with a stream of the test's own, of four slots, with a group "all" that begins at its start. */
+/** `test` with a stream of the test's own, of four partitions, with a group "all" that begins at its start. */
 export const test = base.extend('stream', async ({ database }) => {
   const stream = `s.${++streams}`
   await database.sql('SELECT sluice.create_stream($1, 4::smallint)', [stream])

@@ -323,7 +323,7 @@ describe('events', () => {
 
 describe('claims', () => {
   test('have the payloads of their queue', async () => {
-    const claim = await sluice.claim('mails', { limit: 2, ttl: '1m', wait: '20s' })
+    const claim = await sluice.claim('mails', { limit: 2, lease: '1m', wait: '20s' })
     expectTypeOf(claim).toEqualTypeOf<Claim<Mail> | undefined>()
     expectTypeOf(claim!.messages).toEqualTypeOf<readonly Message<Mail>[]>()
     expectTypeOf(await sluice.pop('dates')).toEqualTypeOf<readonly Message<Date>[]>()

@@ -1,8 +1,8 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
-import { formatStatus, type Status } from '../../src/cli/show/status.ts'
-import { type Column, formatTable } from '../../src/cli/show/table.ts'
+import { formatStatus, type StatusPage } from '../../src/cli/show/status.ts'
+import { formatTable, type TableColumn } from '../../src/cli/show/table.ts'
 import { formatAge, formatDue, oneLine, printable } from '../../src/cli/show/text.ts'
 
 const PIPE: View = { paint: (_, text) => text, width: undefined }
@@ -43,7 +43,7 @@ describe('formatTable', () => {
     readonly count: number
     readonly text: string | null
   }
-  const columns: readonly Column<Fact>[] = [
+  const columns: readonly TableColumn<Fact>[] = [
     { title: 'NAME', cell: (fact) => fact.name },
     { title: 'COUNT', align: 'right', cell: (fact) => fact.count },
     { title: 'TEXT', cell: (fact) => fact.text },
@@ -98,7 +98,7 @@ describe('formatTable', () => {
   })
 
   test('aligns what is painted', () => {
-    const painted: readonly Column<Fact>[] = [
+    const painted: readonly TableColumn<Fact>[] = [
       { ...columns[0]!, paint: (text) => `\u001b[31m${text}\u001b[39m` },
       columns[1]!,
     ]
@@ -108,7 +108,7 @@ describe('formatTable', () => {
 })
 
 describe('formatStatus', () => {
-  const gone: Status['workers'][number] = {
+  const gone: StatusPage['workers'][number] = {
     id: '1',
     name: 'gone:1',
     host: 'host',

@@ -83,12 +83,12 @@ describe('a message that has failed', () => {
     expect(holdsBack(decided)).toBe(false)
   })
 
-  test('as often as it may blocks its slot, in a group that stops', () => {
+  test('as often as it may blocks its partition, in a group that stops', () => {
     const stopping = { ...RULES, stopsAt: () => 4 }
     const event = message({ attempt: 2, options: { ...options, eventPosition: 9 } })
     const decided = decide(event, { kind: 'retry', error: 'broken' }, undefined, stopping)
     expect(decided.decision).toEqual({ kind: 'blocked', attempt: 3, error: 'failed 3 of 3 attempts: broken' })
-    expect(decided.event).toMatchObject({ kind: 'slot.stopped', slot: 4, position: 9 })
+    expect(decided.event).toMatchObject({ kind: 'partition.stopped', partition: 4, position: 9 })
     expect(holdsBack(decided)).toBe(true)
   })
 })

@@ -138,7 +138,7 @@ class PlayedRound implements Round {
     return concurrency
   }
 
-  async settled(): Promise<boolean> {
+  async drained(): Promise<boolean> {
     return false
   }
 

@@ -295,7 +295,7 @@ describe('a waiting flag whose process hardly sleeps between two messages', () =
 const COMMIT_MS = 20
 const RAISE = 'sluice_flag_raise'
 const REST = 'sluice_flag_rest'
-const TELL = 'sluice_flag_tell'
+const TELL = 'sluice_flag_announce'
 const LOWER = 'sluice_flag_lower'
 
 /** Lets promises that are resolved run on. */

@@ -4,8 +4,8 @@ import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
-import { Refusal } from '../report-error.ts'
-import { type Column, formatTable } from '../show/table.ts'
+import { CommandRefusal } from '../report-error.ts'
+import { formatTable, type TableColumn } from '../show/table.ts'
 import { counted, formatAgo, formatDue } from '../show/text.ts'
 
 /** `sluice claims …` */
@@ -46,7 +46,7 @@ async function listClaims(queue: string | undefined, options: ClaimsListOptions,
   if (claims.length === limit) note(`There may be more than these ${limit}: give a queue or a larger --limit.`)
 }
 
-const COLUMNS: readonly Column<ClaimStatus>[] = [
+const COLUMNS: readonly TableColumn<ClaimStatus>[] = [
   { title: 'QUEUE', cell: (claim) => claim.queue },
   { title: 'CLAIM', align: 'right', cell: (claim) => claim.id },
   { title: 'MESSAGES', align: 'right', cell: (claim) => claim.messages },
@@ -70,7 +70,7 @@ async function releaseClaim(queue: string, id: string, _: object, command: Comma
     const count = await operate.claims.release(queue, id)
     if (count > 0) return count
     const hint = (await didYouMean(operate, queue)) || ` See: sluice claims list ${queue}`
-    throw new Refusal(`Queue "${queue}" has no live claim ${id}.${hint}`)
+    throw new CommandRefusal(`Queue "${queue}" has no live claim ${id}.${hint}`)
   })
   print(`Released ${counted(released, 'message')}.`)
 }

@@ -41,7 +41,7 @@ const DELETE: Change = {
   run: (operate, choice) => operate.deadLetters.delete(choice),
 }
 
-interface ChangeOptions extends DeadFilterOptions {
+interface DeadChangeFlags extends DeadFilterOptions {
   readonly allQueues?: true
   readonly dryRun?: true
   readonly yes?: true
@@ -52,14 +52,14 @@ function addChange(command: Command, change: Change): Command {
     .option('--all-queues', 'of all queues, instead of one')
     .option('--dry-run', 'only show what would be done')
     .option('-y, --yes', 'do not ask')
-    .action((queue: string | undefined, options: ChangeOptions) => changeDead(change, queue, options, command))
+    .action((queue: string | undefined, options: DeadChangeFlags) => changeDead(change, queue, options, command))
 }
 
 /** Shows what the change will do, asks for confirmation, and does it. */
 async function changeDead(
   change: Change,
   queue: string | undefined,
-  options: ChangeOptions,
+  options: DeadChangeFlags,
   command: Command,
 ): Promise<void> {
   if (queue === undefined && options.allQueues === undefined) {

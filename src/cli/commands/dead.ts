@@ -5,7 +5,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { formatDeadLetter, formatDeadLetters, formatGroups } from '../show/dead-letters.ts'
 import { MESSAGE_ID, messageId } from '../which-message.ts'
 import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
@@ -89,7 +89,7 @@ async function showDead(
     const found = await operate.deadLetters.get(queue, id)
     if (found !== undefined) return found
     const hint = (await didYouMean(operate, queue)) || ` See: sluice dead list ${queue}`
-    throw new Refusal(`Queue "${queue}" has no dead letter ${id}.${hint}`)
+    throw new CommandRefusal(`Queue "${queue}" has no dead letter ${id}.${hint}`)
   })
   if (json) printJson(withContent(letter))
   else print(formatDeadLetter(letter, stdoutView()))

@@ -6,7 +6,7 @@ import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
 import { print, printJson } from '../output.ts'
 
-interface Options extends MessageOptions {
+interface EnqueueFlags extends MessageOptions {
   readonly at?: Date
   readonly dedupeKey?: string
   readonly dedupeFor?: number
@@ -31,7 +31,7 @@ export function addEnqueue(program: Command): void {
     .action(enqueue)
 }
 
-async function enqueue(queue: string, payload: unknown, given: Options, command: Command): Promise<void> {
+async function enqueue(queue: string, payload: unknown, given: EnqueueFlags, command: Command): Promise<void> {
   const { at, dedupeKey, dedupeFor, onDuplicate, json, ...rest } = given
   if (dedupeKey === undefined && (dedupeFor !== undefined || onDuplicate !== undefined))
     command.error('error: expected --dedupe-key with --dedupe-for and --on-duplicate')

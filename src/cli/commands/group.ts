@@ -5,7 +5,7 @@ import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
 import { counted } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
@@ -46,7 +46,7 @@ function addList(group: Command): void {
     })
 }
 
-interface SetOptions {
+interface GroupSetFlags {
   readonly from: StreamOffset
   readonly onFailure?: 'defer' | 'stop'
   readonly deferLimit?: number
@@ -63,22 +63,22 @@ function addSet(group: Command): void {
     .addOption(
       new Option(
         '--on-failure <what>',
-        'what to do with a failed event: defer it with the later ones of its key, or stop its slot',
+        'what to do with a failed event: defer it with the later ones of its key, or stop its partition',
       ).choices(['defer', 'stop']),
     )
     .option(
       '--defer-limit <n>',
-      'how many events may be deferred; further failures block their slots',
+      'how many events may be deferred; further failures block their partitions',
       parse.countTo(2_147_483_647),
     )
     .addHelpText('after', '\nExamples:\n  $ sluice group set orders billing --from start')
-    .action(async (stream: string, name: string, options: SetOptions, command: Command) => {
+    .action(async (stream: string, name: string, options: GroupSetFlags, command: Command) => {
       const made = await operating(command, (operate) => operate.groups.set(stream, name, options))
       print(made ? 'Made.' : 'It already existed, and keeps its offset.')
     })
 }
 
-interface SeekOptions {
+interface SeekFlags {
   readonly to: StreamOffset
   readonly keepDeferred?: true
   readonly dropDeferred?: true
@@ -102,7 +102,7 @@ function addSeek(group: Command): void {
     .action(seek)
 }
 
-async function seek(stream: string, name: string, options: SeekOptions, command: Command): Promise<void> {
+async function seek(stream: string, name: string, options: SeekFlags, command: Command): Promise<void> {
   const { to, keepDeferred, dropDeferred, dryRun, yes } = options
   if (keepDeferred && dropDeferred) command.error('error: give --keep-deferred or --drop-deferred, but not both')
   const deferred = keepDeferred ? 'keep' : dropDeferred ? 'drop' : undefined
@@ -120,14 +120,14 @@ async function seek(stream: string, name: string, options: SeekOptions, command:
 function addRetry(group: Command): void {
   group
     .command('retry')
-    .description('Retry the failed events that block slots of a group, now.')
+    .description('Retry the failed events that block partitions of a group, now.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
-    .option('--slot <n>', 'only this slot', parse.slot)
+    .option('--partition <n>', 'only this partition', parse.partition)
     .addHelpText('after', '\nExamples:\n  $ sluice group retry orders billing')
-    .action(async (stream: string, name: string, options: { readonly slot?: number }, command: Command) => {
+    .action(async (stream: string, name: string, options: { readonly partition?: number }, command: Command) => {
       const freed = await operating(command, (operate) => operate.groups.retry(stream, name, options))
-      print(freed === 0 ? 'No slot was blocked.' : `Unblocked ${counted(freed, 'slot')}.`)
+      print(freed === 0 ? 'No partition was blocked.' : `Unblocked ${counted(freed, 'partition')}.`)
     })
 }
 
@@ -135,7 +135,7 @@ function addRetry(group: Command): void {
 function addSkip(group: Command): void {
   group
     .command('skip')
-    .description('Skip a failed event that blocks a slot of a group. It becomes a dead letter.')
+    .description('Skip a failed event that blocks a partition of a group. It becomes a dead letter.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .argument('<position>', 'the position of the event', parse.countTo(Number.MAX_SAFE_INTEGER))
@@ -153,7 +153,8 @@ async function skip(
 ) {
   await assertConfirmed(`Skip event ${position} in the group ${name} of ${stream}?`, options)
   const skipped = await operating(command, (operate) => operate.groups.skip(stream, name, position))
-  if (!skipped) throw new Refusal(`Event ${position} blocks no slot of group ${name}. See sluice group list ${stream}`)
+  if (!skipped)
+    throw new CommandRefusal(`Event ${position} blocks no partition of group ${name}. See sluice group list ${stream}`)
   print('Skipped.')
 }
 

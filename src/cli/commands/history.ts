@@ -4,9 +4,9 @@ import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { formatCompleted } from '../show/completed.ts'
-import { type Column, formatTable } from '../show/table.ts'
+import { formatTable, type TableColumn } from '../show/table.ts'
 import { formatAge, formatAgo } from '../show/text.ts'
 
 /** `sluice history …` */
@@ -87,13 +87,13 @@ async function showCompleted(
     const found = await operate.history.get(queue, id)
     if (found !== undefined) return found
     const hint = (await didYouMean(operate, queue)) || ` See: sluice history list ${queue}`
-    throw new Refusal(`The history of queue "${queue}" has no message ${id}.${hint}`)
+    throw new CommandRefusal(`The history of queue "${queue}" has no message ${id}.${hint}`)
   })
   if (json) printJson(withContent(completed))
   else print(formatCompleted(completed, stdoutView()))
 }
 
-const COLUMNS: readonly Column<CompletedMessage>[] = [
+const COLUMNS: readonly TableColumn<CompletedMessage>[] = [
   { title: 'ID', align: 'right', cell: ({ id }) => id },
   { title: 'TYPE', cell: ({ type }) => type },
   { title: 'COMPLETED', align: 'right', cell: ({ ageMs }) => formatAgo(ageMs) },

@@ -3,7 +3,7 @@ import type { CancelAnswer, ChangeAnswer, Operate, WhichMessage } from '../../in
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 
 /** `sluice message cancel`, `change`, `reschedule`, `run-now` and `free-key` */
@@ -31,7 +31,7 @@ interface KeyOption {
   readonly dedupeKey?: string
 }
 
-interface ChangeOptions extends KeyOption {
+interface MessageChangeFlags extends KeyOption {
   readonly payload?: unknown
   readonly priority?: number
   readonly type?: string
@@ -52,7 +52,7 @@ function addChange(message: Command): void {
     )
     .option('--ttl <duration>', 'its time to live, counted from the due time', parse.durationMs)
     .addHelpText('after', '\nExamples:\n  $ sluice message change orders 42 --priority 0 --ttl 1h')
-    .action(async (queue: string, id: string | undefined, options: ChangeOptions, command: Command) => {
+    .action(async (queue: string, id: string | undefined, options: MessageChangeFlags, command: Command) => {
       const { dedupeKey: _, ...changes } = options
       if (Object.keys(changes).length === 0) command.error('error: expected something to change, such as --priority 0')
       await run(command, queue, id, options, (operate, which) => operate.messages.change(queue, which, changes))
@@ -101,7 +101,7 @@ function addFreeKey(message: Command): void {
     .action(async (queue: string, key: string, _options: object, command: Command) => {
       const result = await operating(command, async (operate) => operate.messages.freeKey(queue, key))
       if (result === 'taken')
-        throw new Refusal(`A message has the key: sluice message cancel ${queue} -k ${JSON.stringify(key)}`)
+        throw new CommandRefusal(`A message has the key: sluice message cancel ${queue} -k ${JSON.stringify(key)}`)
       print(result === 'freed' ? 'It is free.' : 'It was free.')
     })
 }
@@ -130,11 +130,13 @@ async function run<Answer extends CancelAnswer | ChangeAnswer>(
     const { one, none } = namesOf(which)
     const answer = await work(operate, which)
     if (answer.result === 'busy')
-      throw new Refusal(`${one} of queue "${queue}" holds its key, and a batch has locked the key's slot: try again.`)
+      throw new CommandRefusal(
+        `${one} of queue "${queue}" holds its key, and a batch has locked the key's slot: try again.`,
+      )
     if (answer.state === 'unknown')
-      throw new Refusal(`Queue "${queue}" has no ${none}.${await didYouMean(operate, queue)}`)
+      throw new CommandRefusal(`Queue "${queue}" has no ${none}.${await didYouMean(operate, queue)}`)
     if (answer.result === 'nothing' || answer.result === 'refused')
-      throw new Refusal(`${one} of queue "${queue}" is not waiting: it is ${answer.state}. Nothing has changed.`)
+      throw new CommandRefusal(`${one} of queue "${queue}" is not waiting: it is ${answer.state}. Nothing has changed.`)
     return answer
   })
 }

@@ -3,7 +3,7 @@ import type { KnownMessage, MessageStatus, Operate } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { print, printJson, stdoutView } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { type Fact, formatFacts, formatSections } from '../show/facts.ts'
 import { formatFailures } from '../show/failures.ts'
 import { printable } from '../show/text.ts'
@@ -46,7 +46,7 @@ async function showStatus(
     if (json) return [found]
     if (found.state !== 'unknown' || found.takenUntil !== null)
       return [found, await failedMessage(operate, queue, found)]
-    throw new Refusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
+    throw new CommandRefusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
   })
   if (json) printJson(known)
   else print([formatKnown(queue, known), ...errorsOf(waiting)].join('\n\n'))

@@ -4,7 +4,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { type Column, formatTable } from '../show/table.ts'
+import { formatTable, type TableColumn } from '../show/table.ts'
 import { eventName, formatDue, oneLine } from '../show/text.ts'
 
 interface PeekOptions {
@@ -34,7 +34,7 @@ async function peek(queue: string, options: PeekOptions, command: Command): Prom
   else if (messages.length > 0) print(formatTable(COLUMNS, messages, stdoutView()))
 }
 
-const COLUMNS: readonly Column<MessageStatus>[] = [
+const COLUMNS: readonly TableColumn<MessageStatus>[] = [
   { title: 'ID', align: 'right', cell: (message) => message.id },
   { title: 'EVENT', align: 'right', optional: true, cell: eventName },
   { title: 'STATE', cell: (message) => message.state },

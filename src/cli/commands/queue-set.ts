@@ -14,7 +14,7 @@ import { print } from '../output.ts'
 import { settingsText } from '../show/queue-settings.ts'
 import { BY, whoever } from '../whoever.ts'
 
-type SetOptions = QueueSettingsInput & { readonly by?: string }
+type QueueSetFlags = QueueSettingsInput & { readonly by?: string }
 
 /** `sluice queue set` and `sluice queue unset` */
 export function addQueueSet(queue: Command): void {
@@ -26,13 +26,13 @@ export function addQueueSet(queue: Command): void {
   set
     .option('--by <name>', BY)
     .addHelpText('after', EXAMPLES)
-    .action(async (name: string, { by = whoever(), ...settings }: SetOptions, command: Command) => {
+    .action(async (name: string, { by = whoever(), ...settings }: QueueSetFlags, command: Command) => {
       if (Object.keys(settings).length === 0) command.error('error: expected at least one setting, such as --ttl 7d')
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
         await operate.queues.settings.set(name, settings, { by })
-        const told = await operate.queues.settings.get(name)
-        print(`Queue ${name}: ${told === undefined ? 'nothing' : settingsText(told)}`)
+        const changed = await operate.queues.settings.get(name)
+        print(`Queue ${name}: ${changed === undefined ? 'nothing' : settingsText(changed)}`)
       })
     })
   queue

@@ -5,7 +5,7 @@ import { noteUnknown, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
 import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
-import { type Column, formatTable } from '../show/table.ts'
+import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
 import { addQueueSet } from './queue-set.ts'
 
@@ -40,7 +40,7 @@ function addList(queue: Command): void {
     })
 }
 
-function columns(at: Date): readonly Column<QueueSettingsStatus>[] {
+function columns(at: Date): readonly TableColumn<QueueSettingsStatus>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
     { title: 'PAUSED', cell: (settings) => pauseText(settings, at) },

@@ -6,7 +6,7 @@ import { onSchedule } from '../known-schedule.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { Refusal } from '../report-error.ts'
+import { CommandRefusal } from '../report-error.ts'
 import { formatSchedules } from '../show/schedules.ts'
 import { formatDue, printable } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
@@ -53,7 +53,7 @@ function addGet(schedule: Command): void {
     })
 }
 
-interface SetOptions extends MessageOptions {
+interface ScheduleSetFlags extends MessageOptions {
   readonly cron?: string
   readonly every?: Duration
   readonly zone?: string
@@ -79,7 +79,7 @@ function addSet(schedule: Command): void {
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
     .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
     .addHelpText('after', SET_EXAMPLES)
-    .action(async (name: string, queue: string, options: SetOptions, command: Command) => {
+    .action(async (name: string, queue: string, options: ScheduleSetFlags, command: Command) => {
       if ((options.cron === undefined) === (options.every === undefined))
         command.error(
           `error: expected either --cron or --every, received ${options.cron === undefined ? 'neither' : 'both'}`,
@@ -92,7 +92,7 @@ function addSet(schedule: Command): void {
     })
 }
 
-function definitionOf(queue: string, options: SetOptions): ScheduleDefinition {
+function definitionOf(queue: string, options: ScheduleSetFlags): ScheduleDefinition {
   return { queue, payload: {}, ...options }
 }
 
@@ -136,7 +136,7 @@ function addRunNow(schedule: Command): void {
       // Undefined is for a schedule that is unknown.
       const { id } = await onSchedule(command, name, async ({ schedules }) => ({ id: await schedules.runNow(name) }))
       if (id === undefined)
-        throw new Refusal(`Schedule "${name}" must not overlap, and its last message is still there.`)
+        throw new CommandRefusal(`Schedule "${name}" must not overlap, and its last message is still there.`)
       print(`Enqueued message ${id}.`)
     })
 }

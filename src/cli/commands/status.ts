@@ -6,7 +6,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
-import { formatStatus, readStatus, type Status } from '../show/status.ts'
+import { formatStatus, readStatus, type StatusPage } from '../show/status.ts'
 
 interface StatusOptions {
   readonly queue?: string
@@ -36,7 +36,7 @@ async function showStatus(options: StatusOptions, command: Command): Promise<voi
   })
 }
 
-async function showOnce(operate: Operate, read: () => Promise<Status>, options: StatusOptions): Promise<void> {
+async function showOnce(operate: Operate, read: () => Promise<StatusPage>, options: StatusOptions): Promise<void> {
   const status = await read()
   if (options.json) printJson(status)
   else print(formatStatus(status, stdoutView()))
@@ -44,7 +44,7 @@ async function showOnce(operate: Operate, read: () => Promise<Status>, options: 
   if (hint !== '') note(hint.trim())
 }
 
-async function watchStatus(read: () => Promise<Status>, options: StatusOptions): Promise<void> {
+async function watchStatus(read: () => Promise<StatusPage>, options: StatusOptions): Promise<void> {
   if (options.json) return watch(read, (status) => printJson(status, 'line'), EVERY_MS)
   if (!process.stdout.isTTY) return watch(read, (status) => print(`${frame(status)}\n`), EVERY_MS)
   const { default: logUpdate } = await import('log-update')
@@ -55,7 +55,7 @@ async function watchStatus(read: () => Promise<Status>, options: StatusOptions):
   }
 }
 
-function frame(status: Status): string {
+function frame(status: StatusPage): string {
   const view = stdoutView()
   return `${view.paint('dim', status.at.toISOString())}\n\n${formatStatus(status, view)}`
 }

@@ -36,8 +36,8 @@ function addList(stream: Command): void {
     })
 }
 
-interface SetOptions {
-  readonly slots?: number
+interface StreamSetFlags {
+  readonly partitions?: number
   readonly retain?: number
   readonly retainBytes?: number
   readonly segment?: number
@@ -52,8 +52,8 @@ function addSet(stream: Command): void {
     .description('Make a stream, or change the given settings.')
     .argument('<stream>', 'the stream')
     .option(
-      '--slots <n>',
-      'how many slots to divide ordering keys among; fixed once the stream has events',
+      '--partitions <n>',
+      'how many partitions to divide ordering keys among; fixed once the stream has events',
       parse.countTo(64),
     )
     .option('--retain <duration>', 'how long events are kept', parse.durationMs)
@@ -66,7 +66,7 @@ function addSet(stream: Command): void {
     .option('--keep-unread', 'keep events until every group has read them (the default of a new stream)')
     .option('--drop-unread', 'drop old events even if a group has not read them')
     .addHelpText('after', '\nExamples:\n  $ sluice stream set orders --retain 30d')
-    .action(async (name: string, { keepUnread, dropUnread, ...settings }: SetOptions, command: Command) => {
+    .action(async (name: string, { keepUnread, dropUnread, ...settings }: StreamSetFlags, command: Command) => {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
       const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
@@ -75,7 +75,7 @@ function addSet(stream: Command): void {
     })
 }
 
-interface ReadOptions extends JsonOptions {
+interface ReadFlags extends JsonOptions {
   readonly from: StreamOffset
   readonly to?: StreamOffset
   readonly orderingKey?: string
@@ -96,7 +96,7 @@ function addRead(stream: Command): void {
     .option('-n, --limit <n>', 'how many at most', parse.countTo(1_000_000_000), 100)
     .option('--json', 'print a JSON object per line, with the payload as it is')
     .addHelpText('after', '\nExamples:\n  $ sluice stream read orders --from 2030-01-31T09:00:00Z --type order.paid')
-    .action(async (name: string, { json, ...which }: ReadOptions, command: Command) => {
+    .action(async (name: string, { json, ...which }: ReadFlags, command: Command) => {
       await operating(command, async (operate) => {
         for await (const event of operate.streams.read(name, which)) show(event, json)
       })
@@ -114,7 +114,7 @@ function addTail(stream: Command): void {
     .option('--type <type>', 'only events of this type')
     .option('--json', 'print a JSON object per line, with the payload as it is')
     .addHelpText('after', '\nExamples:\n  $ sluice stream tail orders')
-    .action(async (name: string, { json, ...which }: ReadOptions, command: Command) => {
+    .action(async (name: string, { json, ...which }: ReadFlags, command: Command) => {
       const interrupt = new AbortController()
       const stop = () => interrupt.abort()
       process.once('SIGINT', stop).once('SIGTERM', stop)

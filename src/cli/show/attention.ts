@@ -13,7 +13,7 @@ import { LONG_OPEN_MS } from './streams.ts'
 import { counted, formatAge, formatAgo } from './text.ts'
 
 /** What has been read. */
-export interface Found {
+export interface Findings {
   /** By the database's clock. */
   readonly at: Date
   readonly queues: readonly QueueStatus[]
@@ -52,7 +52,7 @@ export type Attention =
   | { readonly kind: 'openAppend'; readonly stream: string; readonly text: string }
 
 /** What needs attention, of what has been read. */
-export function attentionTo(found: Found): readonly Attention[] {
+export function attentionTo(found: Findings): readonly Attention[] {
   const { at, queues, workers, settings, limits, schedules, streams, groups } = found
   const limited = limits.filter(isUsedUp)
   return [
@@ -141,16 +141,16 @@ function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: Gr
   return [{ kind: 'groupUnread', stream, group, text }]
 }
 
-/** Each event that has failed for good and blocks a slot. */
+/** Each event that has failed for good and blocks a partition. */
 export async function readStopped(operate: Operate, groups: readonly GroupStatus[]): Promise<readonly Attention[]> {
   const attention: Attention[] = []
-  for (const { stream, group } of groups.filter(({ slotsStopped }) => slotsStopped > 0)) {
-    for (const { slot, nextPosition, blockedBy } of await operate.groups.slots(stream, group)) {
+  for (const { stream, group } of groups.filter(({ partitionsStopped }) => partitionsStopped > 0)) {
+    for (const { partition, nextPosition, blockedBy } of await operate.groups.partitions(stream, group)) {
       if (blockedBy === null || blockedBy.until !== null) continue
       const event = `blocked by event ${nextPosition}, which has failed for good: ${blockedBy.error}`
-      const retry = `sluice group retry ${stream} ${group} --slot ${slot}`
+      const retry = `sluice group retry ${stream} ${group} --partition ${partition}`
       const skip = `sluice group skip ${stream} ${group} ${nextPosition}`
-      const text = `${stream}, group ${group}: slot ${slot} ${event}; see: ${retry}, ${skip}`
+      const text = `${stream}, group ${group}: partition ${partition} ${event}; see: ${retry}, ${skip}`
       attention.push({ kind: 'groupStopped', stream, group, text })
     }
   }

@@ -2,7 +2,7 @@ import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'
 import { formatFailures } from './failures.ts'
-import { type Column, formatTable } from './table.ts'
+import { formatTable, type TableColumn } from './table.ts'
 import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
 
 /** Dead letters as a table. */
@@ -44,7 +44,7 @@ function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {
   return `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
 }
 
-const COLUMNS: readonly Column<DeadLetter>[] = [
+const COLUMNS: readonly TableColumn<DeadLetter>[] = [
   { title: 'QUEUE', cell: (letter) => letter.queue },
   { title: 'ID', align: 'right', cell: (letter) => letter.id },
   { title: 'EVENT', align: 'right', optional: true, cell: eventName },
@@ -55,7 +55,7 @@ const COLUMNS: readonly Column<DeadLetter>[] = [
   { title: 'ERROR', cell: (letter) => letter.error },
 ]
 
-const GROUP_COLUMNS: readonly Column<DeadLetterGroup>[] = [
+const GROUP_COLUMNS: readonly TableColumn<DeadLetterGroup>[] = [
   { title: 'QUEUE', cell: (group) => group.queue },
   { title: 'TYPE', cell: (group) => group.type },
   { title: 'MESSAGES', align: 'right', cell: (group) => group.messages },

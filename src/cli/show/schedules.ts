@@ -1,6 +1,6 @@
 import type { ScheduleStatus } from '../../index.ts'
 import type { View } from '../output.ts'
-import { type Column, formatTable } from './table.ts'
+import { formatTable, type TableColumn } from './table.ts'
 import { formatAge, formatDue } from './text.ts'
 
 /** Schedules as a table. */
@@ -8,7 +8,7 @@ export function formatSchedules(schedules: readonly ScheduleStatus[], view: View
   return formatTable(columns(view), schedules, view)
 }
 
-function columns({ paint }: View): readonly Column<ScheduleStatus>[] {
+function columns({ paint }: View): readonly TableColumn<ScheduleStatus>[] {
   return [
     { title: 'SCHEDULE', cell: (schedule) => schedule.name },
     { title: 'QUEUE', cell: (schedule) => schedule.queue },

@@ -1,19 +1,19 @@
 import type { Operate, QueueSettingsStatus, QueueStatus, WorkerStatus } from '../../index.ts'
 import type { View } from '../output.ts'
-import { type Attention, attentionTo, type Found, readStopped } from './attention.ts'
+import { type Attention, attentionTo, type Findings, readStopped } from './attention.ts'
 import { settingsText } from './queue-settings.ts'
 import { formatSchedules } from './schedules.ts'
 import { formatGroups, formatStreams } from './streams.ts'
-import { type Column, formatTable } from './table.ts'
+import { formatTable, type TableColumn } from './table.ts'
 import { formatAge, formatAgo, formatDue, printable } from './text.ts'
 
 /** What `sluice status` shows, and prints as JSON. */
-export interface Status extends Found {
+export interface StatusPage extends Findings {
   readonly needsAttention: readonly Attention[]
 }
 
 /** Reads the status of all queues, or of one, on one connection. */
-export async function readStatus(operate: Operate, queue: string | undefined): Promise<Status> {
+export async function readStatus(operate: Operate, queue: string | undefined): Promise<StatusPage> {
   const only = queue === undefined ? {} : { queue }
   const at = await operate.now()
   const queues = await operate.queues.list(only)
@@ -29,7 +29,7 @@ export async function readStatus(operate: Operate, queue: string | undefined): P
 }
 
 /** The status as tables of queues, workers, settings and schedules, and what needs attention. */
-export function formatStatus(status: Status, view: View): string {
+export function formatStatus(status: StatusPage, view: View): string {
   const { queues, workers, settings, schedules, streams, groups, needsAttention } = status
   if ([queues, workers, settings, schedules, streams, groups].every((list) => list.length === 0))
     return nothing(workers)
@@ -54,12 +54,12 @@ function nothing(workers: readonly WorkerStatus[]): string {
   return workers.length === 0 ? 'No messages, dead letters or workers.' : 'No messages or dead letters.'
 }
 
-const SETTINGS_COLUMNS: readonly Column<QueueSettingsStatus>[] = [
+const SETTINGS_COLUMNS: readonly TableColumn<QueueSettingsStatus>[] = [
   { title: 'QUEUE', cell: ({ queue }) => queue },
   { title: 'SETTINGS', cell: settingsText },
 ]
 
-function queueColumns({ paint }: View): readonly Column<QueueStatus>[] {
+function queueColumns({ paint }: View): readonly TableColumn<QueueStatus>[] {
   return [
     { title: 'QUEUE', cell: (queue) => queue.queue },
     { title: 'READY', align: 'right', cell: (queue) => queue.ready },
@@ -97,7 +97,7 @@ function formatNextDue(ms: number): string {
   return ms <= 0 ? 'now' : formatDue(ms)
 }
 
-function workerColumns({ paint }: View): readonly Column<WorkerStatus>[] {
+function workerColumns({ paint }: View): readonly TableColumn<WorkerStatus>[] {
   return [
     { title: 'WORKER', cell: (worker) => worker.name },
     {

@@ -1,6 +1,6 @@
 import type { GroupStatus, StreamStatus } from '../../index.ts'
 import type { View } from '../output.ts'
-import { type Column, formatTable } from './table.ts'
+import { formatTable, type TableColumn } from './table.ts'
 import { counted, formatAge } from './text.ts'
 
 /** Streams as a table. */
@@ -22,7 +22,7 @@ function formatBytes(bytes: number): string {
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const
 
-function streamColumns({ paint }: View): readonly Column<StreamStatus>[] {
+function streamColumns({ paint }: View): readonly TableColumn<StreamStatus>[] {
   return [
     { title: 'STREAM', cell: ({ stream }) => stream },
     { title: 'HEAD', align: 'right', cell: ({ head }) => head },
@@ -48,7 +48,7 @@ function keptText({ retainMs, retainBytes }: StreamStatus): string {
   return limits.length === 0 ? 'all' : limits.join(', ')
 }
 
-function groupColumns({ paint }: View): readonly Column<GroupStatus>[] {
+function groupColumns({ paint }: View): readonly TableColumn<GroupStatus>[] {
   return [
     { title: 'STREAM', cell: ({ stream }) => stream },
     { title: 'GROUP', cell: ({ group }) => group },
@@ -74,19 +74,19 @@ function groupColumns({ paint }: View): readonly Column<GroupStatus>[] {
     {
       title: 'STATE',
       cell: stateText,
-      paint: (text, { lost, pausedAt, slotsStopped }) =>
-        lost !== null || slotsStopped > 0 ? paint('red', text) : pausedAt !== null ? paint('yellow', text) : text,
+      paint: (text, { lost, pausedAt, partitionsStopped }) =>
+        lost !== null || partitionsStopped > 0 ? paint('red', text) : pausedAt !== null ? paint('yellow', text) : text,
     },
   ]
 }
 
-/** 'reads', 'no worker', 'paused, 2 slots stopped' */
-function stateText({ lost, pausedAt, slotsHeldBack, slotsStopped, members }: GroupStatus): string {
+/** 'reads', 'no worker', 'paused, 2 partitions stopped' */
+function stateText({ lost, pausedAt, partitionsHeldBack, partitionsStopped, members }: GroupStatus): string {
   const states = [
     ...(lost === null ? [] : ['lost events']),
     ...(pausedAt === null ? [] : ['paused']),
-    ...(slotsStopped === 0 ? [] : [`${counted(slotsStopped, 'slot')} stopped`]),
-    ...(slotsHeldBack === 0 ? [] : ['behind an open append']),
+    ...(partitionsStopped === 0 ? [] : [`${counted(partitionsStopped, 'partition')} stopped`]),
+    ...(partitionsHeldBack === 0 ? [] : ['behind an open append']),
     ...(members === 0 ? ['no worker'] : []),
   ]
   return states.length === 0 ? 'reads' : states.join(', ')

@@ -4,7 +4,7 @@ import type { View } from '../output.ts'
 import { oneLine } from './text.ts'
 
 /** One column: its title, what it shows of a row (a dash for null), and how. */
-export interface Column<Row> {
+export interface TableColumn<Row> {
   readonly title: string
   readonly cell: (row: Row) => string | number | null
   readonly align?: 'right'
@@ -17,7 +17,7 @@ export interface Column<Row> {
  * Rows under titles, in aligned columns without borders, one line each. On a terminal long strings are shortened to fit
  * its width. Columns that find no room are left out, and a last column … says so.
  */
-export function formatTable<Row>(all: readonly Column<Row>[], rows: readonly Row[], view: View): string {
+export function formatTable<Row>(all: readonly TableColumn<Row>[], rows: readonly Row[], view: View): string {
   const columns = all.filter(({ optional, cell }) => !optional || rows.some((row) => cell(row) !== null))
   const titles = columns.map((column) => view.paint('dim', column.title))
   const lines = [titles, ...rows.map((row) => columns.map((column) => cellText(column, row)))]
@@ -35,7 +35,7 @@ const GAP = '  '
 const NARROWEST = 8
 const NARROWEST_TITLE = 4
 
-function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {
+function cellText<Row>({ cell, paint }: TableColumn<Row>, row: Row): string {
   const value = cell(row)
   // Masked before it is shortened: without its end, a URL is not recognised as one.
   const text = value === null || value === '' ? '-' : oneLine(maskSecrets(String(value)))

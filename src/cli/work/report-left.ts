@@ -4,7 +4,7 @@ import { note } from '../output.ts'
 import { counted } from '../show/text.ts'
 import type { WorkPipeline } from './pipelines.ts'
 
-/** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked slot. */
+/** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked partition. */
 export async function reportLeft({ operate }: Sluice, pipelines: readonly WorkPipeline[]): Promise<void> {
   try {
     for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue))) await reportMessages(operate, queue)
@@ -39,10 +39,10 @@ function whyMessages(settings: QueueSettingsStatus): string | undefined {
   return limits.every((limit) => limit === null) ? undefined : 'the limits of the queue, see the view sluice.limits'
 }
 
-function whyEvents({ stream, pausedAt, lost, slotsStopped, slotsHeldBack }: GroupStatus): string | undefined {
+function whyEvents({ stream, pausedAt, lost, partitionsStopped, partitionsHeldBack }: GroupStatus): string | undefined {
   const see = `see: sluice group list ${stream}`
   if (pausedAt !== null) return `the group is paused, ${see}`
   if (lost !== null) return `the group has lost events and needs a seek, ${see}`
-  if (slotsStopped > 0) return `${counted(slotsStopped, 'slot')} stopped, ${see}`
-  return slotsHeldBack > 0 ? `behind an open append, ${see}` : undefined
+  if (partitionsStopped > 0) return `${counted(partitionsStopped, 'partition')} stopped, ${see}`
+  return partitionsHeldBack > 0 ? `behind an open append, ${see}` : undefined
 }

@@ -38,7 +38,7 @@ export async function work(file: string, options: WorkOptions, command: Command)
   const { sluice: own, queues } = loaded
   const { mode, concurrency, batchSize, queue = [] } = options
   const run = (sluice: Sluice) =>
-    new Run(sluice, pipelinesOf(sluice, queues, queue, { mode, concurrency, batchSize }), options, signals).run()
+    new WorkRun(sluice, pipelinesOf(sluice, queues, queue, { mode, concurrency, batchSize }), options, signals).run()
   if (own !== undefined) {
     checkOwn(file, options, command)
     return await run(own)
@@ -69,7 +69,7 @@ function checkOwn(file: string, { name }: WorkOptions, command: Command): void {
 }
 
 /** One run of the command. */
-class Run {
+class WorkRun {
   readonly #sluice: Sluice
   readonly #pipelines: readonly WorkPipeline[]
   readonly #options: WorkOptions

@@ -1,12 +1,12 @@
 import { toMsWithin } from '../../basics/duration.ts'
-import { DURATION, graceOf, LIMIT, ttlOf } from '../forms.ts'
+import { DURATION, graceOf, LIMIT, leaseOf } from '../forms.ts'
 import { optionsOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 import { CLAIM, claimText } from './claim-form.ts'
 
 const BODY = optionsOf({
   limit: { ...LIMIT, default: 10 },
-  ttl: { ...DURATION, default: '1m' },
+  lease: { ...DURATION, default: '1m' },
   grace: { ...DURATION, default: 0 },
   wait: { ...DURATION, default: 0 },
   maxAttempts: {
@@ -34,10 +34,10 @@ export const CLAIM_MESSAGES = routeWithBody({
     },
     { status: 204, description: 'There is nothing to claim' },
   ],
-  run: async ({ sluice, queue, signal }, { limit, ttl, grace, wait, maxAttempts }) => {
+  run: async ({ sluice, queue, signal }, { limit, lease, grace, wait, maxAttempts }) => {
     const claim = await sluice.claim(queue, {
       limit,
-      ttl: ttlOf(ttl),
+      lease: leaseOf(lease),
       grace: graceOf(grace),
       wait: wait === undefined ? undefined : toMsWithin('wait', wait, '0ms', '5m'),
       maxAttempts,

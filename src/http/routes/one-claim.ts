@@ -1,5 +1,5 @@
 import { describe } from '../../errors.ts'
-import { DURATION, graceOf, ID, INSTANT, ttlOf } from '../forms.ts'
+import { DURATION, graceOf, ID, INSTANT, leaseOf } from '../forms.ts'
 import { objectOf, optionsOf, type ValueOf } from '../json-schema.ts'
 import { Problem } from '../problem.ts'
 import { type Call, route, routeWithBody } from '../route.ts'
@@ -27,12 +27,12 @@ export const RENEW_CLAIM = routeWithBody({
   name: 'renewClaim',
   method: 'PATCH',
   summary:
-    'Make a claim last for ttl from now, and its messages live until grace after that. Both default to their last values',
-  body: optionsOf({ ttl: DURATION, grace: DURATION }),
+    'Make a claim last for lease from now, and its messages live until grace after that. Both default to their last values',
+  body: optionsOf({ lease: DURATION, grace: DURATION }),
   answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
-  run: async (call, { ttl, grace }) => {
+  run: async (call, { lease, grace }) => {
     const id = claimIdOf(call)
-    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ttlOf(ttl), graceOf(grace))
+    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, leaseOf(lease), graceOf(grace))
     const renewed: ValueOf<typeof RENEWED> = { id, expiresAt: expiresAt.toISOString() }
     return { status: 200, body: JSON.stringify(renewed) }
   },

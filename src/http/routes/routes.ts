@@ -1,5 +1,5 @@
 import { openApiDocument } from '../document.ts'
-import { type Route, route } from '../route.ts'
+import { type HttpRoute, route } from '../route.ts'
 import { CLAIM_MESSAGES } from './claim.ts'
 import { COUNT_MESSAGES } from './count.ts'
 import { ENQUEUE } from './enqueue.ts'
@@ -8,7 +8,7 @@ import { POP } from './pop.ts'
 import { SETTLE_CLAIM } from './settle.ts'
 
 /** All routes. The router, and the document, know no others. */
-export const ROUTES: readonly Route[] = [
+export const ROUTES: readonly HttpRoute[] = [
   ENQUEUE,
   CLAIM_MESSAGES,
   GET_CLAIM,

@@ -21,7 +21,7 @@ const SETTLEMENT = objectOf('what became of the messages', {
   refused: arrayOf('the others', REFUSED),
 })
 
-type Settlement = ValueOf<typeof SETTLEMENT>
+type SettlementAnswer = ValueOf<typeof SETTLEMENT>
 
 export const SETTLE_CLAIM = routeWithBody({
   ...ONE_CLAIM,
@@ -69,9 +69,9 @@ async function settleAll(
   { sluice, queue, failedInPart }: Call,
   id: string,
   groups: readonly Group[],
-): Promise<Settlement> {
+): Promise<SettlementAnswer> {
   const settled: string[] = []
-  const refused: Settlement['refused'][number][] = []
+  const refused: SettlementAnswer['refused'][number][] = []
   for (const [at, { ids, outcome }] of groups.entries()) {
     try {
       const settlement = await sluice.operate.claims.settle(queue, id, ids, outcome)

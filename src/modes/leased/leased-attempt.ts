@@ -111,7 +111,7 @@ export class LeasedAttempt implements Attempt {
   /** A transaction that is open, because the time is up for example, is rolled back before the message is settled. */
   async undo(): Promise<void> {
     this.close()
-    // It waits for a place or a connection: there is nothing to roll back, and what comes is refused.
+    // It waits for its turn or a connection: there is nothing to roll back, and what comes is refused.
     if (this.#connection === undefined) return
     await this.#end(this.#connection, ended())
     await this.#running

@@ -91,7 +91,7 @@ export class LeasedRound implements Round {
     return 1
   }
 
-  async settled(): Promise<boolean> {
+  async drained(): Promise<boolean> {
     const hadAny = await this.#room.empty()
     return hadAny || this.#endedSince
   }

@@ -31,16 +31,16 @@ export class Room {
 
   giveBack(messages: number): void {
     this.#taken -= messages
-    this.#tellChanged()
+    this.#announce()
   }
 
   /** If more is taken than the new size, nothing is reserved until that has come back. */
   resize(size: number): void {
     this.#size = size
-    this.#tellChanged()
+    this.#announce()
   }
 
-  #tellChanged(): void {
+  #announce(): void {
     this.#changed?.resolve()
     this.#changed = undefined
   }

@@ -145,7 +145,7 @@ export class TransactionalBatch {
       attempt: () => new MessageTransaction(connection, enqueue),
       signal: connection.signal,
       clock: claimed,
-      slotOf: this.#settlement.slotOf,
+      partitionOf: this.#settlement.partitionOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     this.#run = run

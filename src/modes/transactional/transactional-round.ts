@@ -63,7 +63,7 @@ export class TransactionalRound implements Round {
   }
 
   /** A round ends with its last batch. */
-  async settled(): Promise<boolean> {
+  async drained(): Promise<boolean> {
     return false
   }
 

@@ -4,7 +4,7 @@ import type { Execute } from '../../table/statement.ts'
 import {
   type ClaimedEvent,
   claimEvents,
-  lookAtBounds,
+  lookAtStableEnds,
   type Rest,
   readRest,
   readWindows,
@@ -13,8 +13,8 @@ import {
 import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../../table/stream/known-group.ts'
 import { groupUnknown } from '../../table/stream/stream-errors.ts'
 
-/** The stream has other slots than the claimer knows: a group's claims begin anew. */
-export class SlotsChanged extends Error {}
+/** The stream has other partitions than the claimer knows: a group's claims begin anew. */
+export class PartitionsChanged extends Error {}
 
 /** A connection, in a transaction that has been begun. */
 export interface InTransaction {
@@ -27,7 +27,7 @@ export interface ClaimedEvents {
   /** In the order in which they are handled; deferred ones too, which are not. */
   readonly events: readonly ClaimedEvent[]
   readonly onFailure: OnFailure
-  /** A failed event waits in its slot: the group stops, or it has deferred as many as it may. */
+  /** A failed event waits in its partition: the group stops, or it has deferred as many as it may. */
   readonly holds: boolean
   /** Hears when a message that they have become falls due. */
   readonly onQueued: (dueUs: number) => void
@@ -60,9 +60,9 @@ export interface EventClaimerOptions {
 }
 
 /** What a full claim leaves for the next one on its connection. */
-interface Backlog {
-  readonly bounds: string
-  /** One slot filled the batch. The next claim does not count how much is in its slot, which reads its events twice. */
+interface KnownBacklog {
+  readonly stableEnds: string
+  /** One partition filled the batch. The next claim does not count how much is in its partition, which reads its events twice. */
   readonly deep: boolean
 }
 
@@ -70,11 +70,11 @@ interface Backlog {
 interface Taken {
   /** The part of the stream that it was in. */
   readonly window: number
-  /** The next event of the slot that was first is elsewhere. */
+  /** The next event of the partition that was first is elsewhere. */
   readonly elsewhere: boolean
   /** There may be more behind it. */
   readonly full: boolean
-  readonly bounds: string
+  readonly stableEnds: string
   readonly claimed: readonly ClaimedEvent[]
   readonly standing: GroupStanding
   readonly mayPark: boolean
@@ -83,30 +83,30 @@ interface Taken {
 }
 
 /**
- * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events
- * behind the group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet,
- * unless the last claim on this connection came back full: bounds only grow, and there is more below them. Where it has
- * locked only slots that have to wait, it goes on with the others.
+ * Claims events of one group for one process. Each claim locks as many partitions as fill a batch, and reads the events
+ * behind the group's progress in them, up to the stable ends of the stream. It looks at the stable ends in the same packet,
+ * unless the last claim on this connection came back full: stable ends only grow, and there is more below them. Where it has
+ * locked only partitions that have to wait, it goes on with the others.
  */
 export class EventClaimer {
   readonly #options: EventClaimerOptions
-  /** By connection: after a fail-over the other server's bounds may be lower. */
-  readonly #backlogs = new WeakMap<InTransaction, Backlog>()
-  /** Where the next claim begins, so that no slot is always the last. */
+  /** By connection: after a fail-over the other server's stable ends may be lower. */
+  readonly #backlogs = new WeakMap<InTransaction, KnownBacklog>()
+  /** Where the next claim begins, so that no partition is always the last. */
   #next: number
   /**
-   * Slots whose first event has to wait, because its key is deferred: they are tried last, until each slot has once
-   * been first.
+   * Partitions whose first event has to wait, because its key is deferred: they are tried last, until each partition
+   * has once been first.
    */
   readonly #waiting = new Set<number>()
-  /** By slot, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
+  /** By partition, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
   #windows: readonly number[] | undefined
   #narrow = false
   #openWaitMs = FIRST_OPEN_WAIT_MS
 
   constructor(options: EventClaimerOptions) {
     this.#options = options
-    this.#next = Math.floor(options.random() * options.group.slots)
+    this.#next = Math.floor(options.random() * options.group.partitions)
   }
 
   get group(): KnownGroup {
@@ -131,59 +131,69 @@ export class EventClaimer {
     const sentAtMs = performance.now()
     const known = this.#backlogs.get(connection)
     this.#backlogs.delete(connection)
-    const slots = this.#slotsInTurn()
+    const partitions = this.#partitionsInTurn()
     this.#windows ??= await readWindows(connection.execute, this.group)
-    let taken = await this.#takeIn(this.#windows[slots[0] ?? 0] ?? 0, connection, slots, known)
+    let taken = await this.#takeIn(this.#windows[partitions[0] ?? 0] ?? 0, connection, partitions, known)
     const tried = new Set<number>()
     let rest: Rest | undefined
     while (taken.events.length === 0) {
       tried.add(taken.window)
-      rest = merged(rest, await readRest(connection.execute, this.group, taken.bounds, taken.window))
+      rest = merged(rest, await readRest(connection.execute, this.group, taken.stableEnds, taken.window))
       this.#windows = rest.windows
       const next = rest.windows.find((window) => !tried.has(window))
       if (next === undefined) break
-      taken = await this.#takeIn(next, connection, slots)
+      taken = await this.#takeIn(next, connection, partitions)
     }
     this.#forgetWindows(taken)
     return this.#answer(connection, taken, rest, sentAtMs)
   }
 
-  /** What was found of slots that have moved on since, or have been moved back. */
-  #forgetWindows({ bounds, elsewhere }: Taken): void {
-    const last = windowAt(Number(bounds.split(' ', 1)[0]))
+  /** What was found of partitions that have moved on since, or have been moved back. */
+  #forgetWindows({ stableEnds, elsewhere }: Taken): void {
+    const last = windowAt(Number(stableEnds.split(' ', 1)[0]))
     if (elsewhere || (this.#next === 0 && this.#windows?.some((window) => window !== last))) this.#windows = undefined
   }
 
-  async #takeIn(window: number, connection: InTransaction, all: readonly number[], known?: Backlog): Promise<Taken> {
-    let slots = all
-    let taken = await this.#take(connection, window, slots, known)
-    // Others may have read all that was below those bounds.
-    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, slots)
+  async #takeIn(
+    window: number,
+    connection: InTransaction,
+    all: readonly number[],
+    known?: KnownBacklog,
+  ): Promise<Taken> {
+    let partitions = all
+    let taken = await this.#take(connection, window, partitions, known)
+    // Others may have read all that was below those stable ends.
+    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, partitions)
     while (taken.events.length === 0 && taken.claimed.length > 0) {
-      const waiting = slotsOf(taken.claimed)
-      for (const slot of waiting) this.#waiting.add(slot)
-      slots = slots.filter((slot) => !waiting.has(slot))
-      taken = await this.#take(connection, window, slots)
+      const waiting = partitionsOf(taken.claimed)
+      for (const partition of waiting) this.#waiting.add(partition)
+      partitions = partitions.filter((partition) => !waiting.has(partition))
+      taken = await this.#take(connection, window, partitions)
     }
     return taken
   }
 
-  async #take(connection: InTransaction, window: number, slots: readonly number[], known?: Backlog): Promise<Taken> {
+  async #take(
+    connection: InTransaction,
+    window: number,
+    partitions: readonly number[],
+    known?: KnownBacklog,
+  ): Promise<Taken> {
     const { execute } = connection
     const { queue } = this.#options
     const limit = this.#limit
     const enough = known?.deep === true ? 1 : limit
-    const looked = known?.bounds ?? lookAtBounds(execute, this.group)
-    const where = { bounds: known?.bounds ?? null, window }
-    const claiming = claimEvents(execute, this.group, { queue, slots, limit, enough, ...where })
+    const looked = known?.stableEnds ?? lookAtStableEnds(execute, this.group)
+    const where = { stableEnds: known?.stableEnds ?? null, window }
+    const claiming = claimEvents(execute, this.group, { queue, partitions, limit, enough, ...where })
     const reading = readStanding(execute, this.group, queue)
-    const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
+    const [stableEnds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
-    if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
+    if (stableEnds.split(' ').length !== this.group.partitions + 1) throw new PartitionsChanged()
     // A group that stops defers nothing: what it deferred before that setting is handled first.
     const mayPark = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
     const events = mayPark ? claimed : beforeParked(claimed)
-    return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
+    return { window, elsewhere, stableEnds, claimed, standing, mayPark, events, full: claimed.length >= enough }
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
@@ -195,21 +205,22 @@ export class EventClaimer {
     return standing
   }
 
-  #slotsInTurn(): readonly number[] {
-    const { slots } = this.group
+  #partitionsInTurn(): readonly number[] {
+    const { partitions } = this.group
     const first = this.#next
-    this.#next = (first + 1) % slots
+    this.#next = (first + 1) % partitions
     if (this.#next === 0) this.#waiting.clear()
-    const inTurn = Array.from({ length: slots }, (_, at) => (first + at) % slots)
+    const inTurn = Array.from({ length: partitions }, (_, at) => (first + at) % partitions)
     return inTurn.toSorted((a, b) => Number(this.#waiting.has(a)) - Number(this.#waiting.has(b)))
   }
 
   #answer(connection: InTransaction, taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
-    const { bounds, claimed, full, events, mayPark, standing } = taken
-    if (claimed.length >= this.#limit) this.#backlogs.set(connection, { bounds, deep: slotsOf(claimed).size === 1 })
+    const { stableEnds, claimed, full, events, mayPark, standing } = taken
+    if (claimed.length >= this.#limit)
+      this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
     const { nowUs, evidence, transaction, onFailure } = standing
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
-    const nextDueMs = events.length > 0 || rest === undefined ? null : this.#nextLookMs(rest, bounds)
+    const nextDueMs = events.length > 0 || rest === undefined ? null : this.#nextLookMs(rest, stableEnds)
     return {
       kind: 'keyed',
       nowUs,
@@ -229,11 +240,11 @@ export class EventClaimer {
 
   /**
    * When to look again without a notification: while an append is open, because a rolled-back one notifies no worker,
-   * and events behind its floor wait for that; while others have slots with events in flight, because they may die; and
-   * when an event for which its slot waits is tried again.
+   * and events behind its floor wait for that; while others have partitions with events in flight, because they may die; and
+   * when an event for which its partition waits is tried again.
    */
-  #nextLookMs({ unread, heldMs }: Rest, bounds: string): number | null {
-    const [head = 0, ...ends] = bounds.split(' ').map(Number)
+  #nextLookMs({ unread, heldMs }: Rest, stableEnds: string): number | null {
+    const [head = 0, ...ends] = stableEnds.split(' ').map(Number)
     if (ends.some((end) => end < head)) {
       const waitMs = this.#openWaitMs
       this.#openWaitMs = Math.min(waitMs * 2, LAST_OPEN_WAIT_MS)
@@ -253,20 +264,20 @@ function merged(before: Rest | undefined, rest: Rest): Rest {
   return { ...rest, unread: rest.unread || before?.unread === true }
 }
 
-function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
-  return new Set(events.map(({ slot }) => slot))
+function partitionsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
+  return new Set(events.map(({ partition }) => partition))
 }
 
 /**
- * While a group has deferred as many as it may, a slot waits at its first event that would be deferred as well: a retry
+ * While a group has deferred as many as it may, a partition waits at its first event that would be deferred as well: a retry
  * that is slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in
- * its slot.
+ * its partition.
  */
 function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()
-  return events.filter(({ slot, deferred }) => {
-    if (deferred) waiting.add(slot)
-    return !waiting.has(slot)
+  return events.filter(({ partition, deferred }) => {
+    if (deferred) waiting.add(partition)
+    return !waiting.has(partition)
   })
 }
 

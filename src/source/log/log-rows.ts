@@ -7,10 +7,10 @@ import { forgetEvidence, wakeSleepers } from '../../table/settle/around.ts'
 import type { Execute } from '../../table/statement.ts'
 import type { ClaimedEvent } from '../../table/stream/claim-events.ts'
 import {
-  buryEvents,
   type DeadEvent,
-  type HeldSlot,
-  holdSlots,
+  deadLetterEvents,
+  type HeldPartition,
+  holdPartitions,
   type Moved,
   moveProgress,
   type QueuedEvent,
@@ -29,19 +29,19 @@ export interface LogRowsOptions {
 
 /**
  * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
- * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
- * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has deferred as many as
- * it may, what failed stays too, and the slot waits for it.
+ * the group's progress moves behind all that is settled. In each partition that is a first part of its events: what the
+ * batch has not come to stays behind the progress, with all that follows it in its partition. In a group that stops, or
+ * has deferred as many as it may, what failed stays too, and the partition waits for it.
  */
 export class LogRows implements Sink {
   readonly #claimed: ClaimedEvents
   readonly #options: LogRowsOptions
-  readonly slotOf: Sink['slotOf']
+  readonly partitionOf: Sink['partitionOf']
 
   constructor(claimed: ClaimedEvents, options: LogRowsOptions) {
     this.#claimed = claimed
     this.#options = options
-    this.slotOf = slotOf(claimed)
+    this.partitionOf = partitionOf(claimed)
   }
 
   write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
@@ -52,9 +52,9 @@ export class LogRows implements Sink {
     const nowUs = passedUs()
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
-    if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
+    if (dead.length > 0) sent.push(deadLetterEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
-    if (held.length > 0) sent.push(holdSlots(execute, group, held))
+    if (held.length > 0) sent.push(holdPartitions(execute, group, held))
     if (decided.some((one) => isDue(one, nowUs) && !withdrawn.has(one.message.id)))
       sent.push(wakeSleepers(execute, queue))
     if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
@@ -89,7 +89,7 @@ export class LogRows implements Sink {
         else planned.queue(event, fitted(decision, alphabet))
         break
       case 'dead':
-        planned.bury(event, { ...fitted(decision, alphabet), reason: alphabet.fit(decision.reason) })
+        planned.deadLetter(event, { ...fitted(decision, alphabet), reason: alphabet.fit(decision.reason) })
         break
       case 'gone':
         planned.settle(event)
@@ -101,10 +101,10 @@ export class LogRows implements Sink {
 }
 
 /** Undefined: what fails goes to the group's queue, and keeps only the later events of its key back. */
-function slotOf({ holds, events }: ClaimedEvents): Sink['slotOf'] {
+function partitionOf({ holds, events }: ClaimedEvents): Sink['partitionOf'] {
   if (!holds) return undefined
-  const slots = new Map(events.map(({ row, slot }) => [row.id, slot]))
-  return ({ id }: DeliveredMessage) => slots.get(id) ?? 0
+  const partitions = new Map(events.map(({ row, partition }) => [row.id, partition]))
+  return ({ id }: DeliveredMessage) => partitions.get(id) ?? 0
 }
 
 /** The ordering keys of events that are tried again: the later ones of theirs wait. */
@@ -122,7 +122,7 @@ interface Planned {
   readonly queued: readonly QueuedEvent[]
   readonly dead: readonly DeadEvent[]
   readonly moved: readonly Moved[]
-  readonly held: readonly HeldSlot[]
+  readonly held: readonly HeldPartition[]
   /** Events of which nothing is kept. */
   readonly withdrawn: ReadonlySet<string>
 }
@@ -131,54 +131,58 @@ interface Planned {
 class Plan implements Planned {
   readonly queued: QueuedEvent[] = []
   readonly dead: DeadEvent[] = []
-  readonly held: HeldSlot[] = []
+  readonly held: HeldPartition[] = []
   readonly withdrawn = new Set<string>()
-  readonly #moved = new Map<number, { readonly slot: number; readonly from: number; to: number }>()
-  /** Slots in which an event was left. */
+  readonly #moved = new Map<number, { readonly partition: number; readonly from: number; to: number }>()
+  /** Partitions in which an event was left. */
   readonly #left = new Set<number>()
 
   get moved(): readonly Moved[] {
     return [...this.#moved.values()]
   }
 
-  queue(event: ClaimedEvent, { attempt, dueUs, error, details }: Omit<QueuedEvent, 'slot' | 'position'>): void {
+  queue(event: ClaimedEvent, { attempt, dueUs, error, details }: Omit<QueuedEvent, 'partition' | 'position'>): void {
     if (this.#stays(event)) return
-    const { slot, position } = event
+    const { partition, position } = event
     this.settle(event)
-    this.queued.push({ slot, position, attempt, dueUs, error, details })
+    this.queued.push({ partition, position, attempt, dueUs, error, details })
   }
 
-  /** Its slot waits for it. */
+  /** Its partition waits for it. */
   hold(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
     if (this.#stays(event)) return
-    const { slot, from } = event
+    const { partition, from } = event
     this.leave(event)
-    const position = this.#moved.get(slot)?.to ?? from
-    this.held.push({ slot, position, untilUs: dueUs, attempt, error })
+    const position = this.#moved.get(partition)?.to ?? from
+    this.held.push({ partition, position, untilUs: dueUs, attempt, error })
   }
 
-  bury(event: ClaimedEvent, { attempt, reason, error, details }: Omit<DeadEvent, 'slot' | 'position'>): void {
+  deadLetter(
+    event: ClaimedEvent,
+    { attempt, reason, error, details }: Omit<DeadEvent, 'partition' | 'position'>,
+  ): void {
     if (this.#stays(event)) return
-    const { slot, position } = event
+    const { partition, position } = event
     this.settle(event)
-    this.dead.push({ slot, position, attempt, reason, error, details })
+    this.dead.push({ partition, position, attempt, reason, error, details })
   }
 
-  /** @throws TypeError if the progress cannot say it: an earlier event of its slot was left */
-  settle({ slot, from, position }: ClaimedEvent): void {
-    if (this.#left.has(slot)) throw new TypeError(`event ${position}: settled before an earlier one of slot ${slot}`)
-    const moved = this.#moved.get(slot)
-    if (moved === undefined) this.#moved.set(slot, { slot, from, to: position })
+  /** @throws TypeError if the progress cannot say it: an earlier event of its partition was left */
+  settle({ partition, from, position }: ClaimedEvent): void {
+    if (this.#left.has(partition))
+      throw new TypeError(`event ${position}: settled before an earlier one of partition ${partition}`)
+    const moved = this.#moved.get(partition)
+    if (moved === undefined) this.#moved.set(partition, { partition, from, to: position })
     else moved.to = position
   }
 
-  leave({ slot }: ClaimedEvent): void {
-    this.#left.add(slot)
+  leave({ partition }: ClaimedEvent): void {
+    this.#left.add(partition)
   }
 
   /** Nothing is kept of what has failed, or would be deferred, behind an event that was left: it comes again behind that. */
-  #stays({ slot, row }: ClaimedEvent): boolean {
-    const stays = this.#left.has(slot)
+  #stays({ partition, row }: ClaimedEvent): boolean {
+    const stays = this.#left.has(partition)
     if (stays) this.withdrawn.add(row.id)
     return stays
   }

@@ -14,7 +14,7 @@ import { LockedSource } from '../locked-source.ts'
 import { type ClockAnswer, rulesOf, type SourceRuntime } from '../rules-of.ts'
 import type { TransactionalSource } from '../source.ts'
 import { limitOf } from '../transaction-limit.ts'
-import { type EventAnswer, EventClaimer, isEventAnswer, SlotsChanged } from './event-claimer.ts'
+import { type EventAnswer, EventClaimer, isEventAnswer, PartitionsChanged } from './event-claimer.ts'
 import { LogRows } from './log-rows.ts'
 
 /** A group of a stream. */
@@ -65,11 +65,11 @@ export class LogSource implements TransactionalSource {
     const { queue } = this.#plan
     const rules = rulesOf(this.#runtime, this.#plan, answer)
     const rows = new LogRows(answer.log, { queue, alphabet, passedUs: rules.clock.passedUs })
-    const stopsAt = answer.log.onFailure === 'stop' ? rows.slotOf : undefined
+    const stopsAt = answer.log.onFailure === 'stop' ? rows.partitionOf : undefined
     return new Settlement({ ...rules, stopsAt }, rows, alphabet)
   }
 
-  /** Whoever claims an event next settles its try: the progress of its slot is locked by nobody now. */
+  /** Whoever claims an event next settles its try: the progress of its partition is locked by nobody now. */
   async claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined> {
     return isEvent(message.row) ? undefined : this.#queue.claimAgain(execute, message)
   }
@@ -148,7 +148,7 @@ export class LogSource implements TransactionalSource {
     } catch (error) {
       // It may be made anew, with another number.
       if (isSluiceError(error, 'GROUP_UNKNOWN')) this.#events = undefined
-      if (!(error instanceof SlotsChanged)) throw error
+      if (!(error instanceof PartitionsChanged)) throw error
       return (await this.#read()).claim(connection)
     }
   }

@@ -1,5 +1,5 @@
 import { type Execute, statement } from '../statement.ts'
-import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type Claim, claimResult, toClaim } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type ClaimedRows, claimResult, toClaimedRows } from './claim.ts'
 
 /** One message as it was claimed before. */
 export interface ClaimedBefore {
@@ -15,8 +15,8 @@ export interface ClaimedBefore {
  * Locks one message whose transaction was lost, and its slot, if the message is unchanged and no other session has locked
  * it. Otherwise the claim is empty. It uses the two primary keys. Run it in a READ COMMITTED transaction.
  */
-export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<Claim> {
-  return toClaim(await execute(CLAIM_AGAIN, [message.queue, message.id, message.attempt, message.slot]))
+export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<ClaimedRows> {
+  return toClaimedRows(await execute(CLAIM_AGAIN, [message.queue, message.id, message.attempt, message.slot]))
 }
 
 const CLAIM_AGAIN = statement(

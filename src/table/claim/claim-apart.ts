@@ -3,11 +3,11 @@ import type { Execute } from '../statement.ts'
 import {
   CLAIM_CONTEXT,
   CLAIMED_COLUMNS,
-  type Claim,
+  type ClaimedRows,
   leasingClaim,
   lockingClaim,
   type PriorityFloor,
-  toClaim,
+  toClaimedRows,
 } from './claim.ts'
 import { type Lease, leaseParams } from './lease.ts'
 
@@ -34,7 +34,7 @@ export async function claimApart(
   limit: number,
   offset: number,
   lease?: Lease,
-): Promise<Claim> {
+): Promise<ClaimedRows> {
   const rows = await execute(lease === undefined ? CLAIM_APART : ofVersion(CLAIM_APART_LEASED, lease.serverVersion), [
     queue,
     floors.map((floor) => floor.priority),
@@ -44,7 +44,7 @@ export async function claimApart(
     offset,
     ...leaseParams(lease),
   ])
-  return toClaim(rows)
+  return toClaimedRows(rows)
 }
 
 const TEXT = {

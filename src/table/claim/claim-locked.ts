@@ -1,6 +1,6 @@
 import { ofVersion } from '../rows-by-id.ts'
 import type { Execute } from '../statement.ts'
-import { CLAIM_CLOCK, CLAIMED_COLUMNS, type Claim, leasingClaim, lockingClaim, toClaim } from './claim.ts'
+import { CLAIM_CLOCK, CLAIMED_COLUMNS, type ClaimedRows, leasingClaim, lockingClaim, toClaimedRows } from './claim.ts'
 import { type Lease, leaseParams } from './lease.ts'
 
 /**
@@ -12,9 +12,9 @@ export async function claimLocked(
   queue: string,
   ids: readonly string[],
   lease?: Lease,
-): Promise<Claim> {
+): Promise<ClaimedRows> {
   const statement = lease === undefined ? CLAIM_LOCKED : ofVersion(LEASE_LOCKED, lease.serverVersion)
-  return toClaim(await execute(statement, [queue, ids, ...leaseParams(lease)]))
+  return toClaimedRows(await execute(statement, [queue, ids, ...leaseParams(lease)]))
 }
 
 const TEXT = {

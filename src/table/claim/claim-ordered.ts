@@ -1,6 +1,6 @@
 import { ofVersion } from '../rows-by-id.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from '../statement.ts'
-import { type Claim, toClaim } from './claim.ts'
+import { type ClaimedRows, toClaimedRows } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
 import { type Lease, leaseParams } from './lease.ts'
 import {
@@ -23,7 +23,7 @@ export interface SlotPosition {
 }
 
 /** What an ordered claim took, where the live rows of its locked slots begin, and the snapshot of both. */
-export interface OrderedClaim extends Claim {
+export interface OrderedClaim extends ClaimedRows {
   readonly firstLive: ReadonlyMap<number, string>
   /** Undefined if the transaction had its id before the claim: the id then does not tell what ran at that time. */
   readonly snapshot: ClaimSnapshot | undefined
@@ -131,6 +131,6 @@ function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
     if (walk !== undefined) walks.push(walk)
   }
   const fresh = rows.find((row) => row.xid !== null)
-  const claim = toClaim(messages.length > 0 ? messages : rows)
+  const claim = toClaimedRows(messages.length > 0 ? messages : rows)
   return { ...claim, firstLive, anyHeld, walks, snapshot: fresh && toSnapshot(fresh) }
 }

@@ -32,11 +32,11 @@ export interface ClaimedRow {
   readonly maxAttempts: number | null
   readonly enqueuedUs: number
   /** What few messages have; null: this one has none of it. */
-  readonly options: RowOptions | null
+  readonly options: RareOptions | null
 }
 
 /** Options of a message that few have. */
-export interface RowOptions {
+export interface RareOptions {
   /** After this instant it is not handed out; null: it never expires. */
   readonly expiresUs: number | null
   /** The name of its retry policy. */
@@ -51,7 +51,7 @@ export interface RowOptions {
   readonly eventPosition: number | null
 }
 
-export const NO_OPTIONS: RowOptions = {
+export const NO_OPTIONS: RareOptions = {
   expiresUs: null,
   retryPolicy: null,
   leaseMs: null,
@@ -68,7 +68,7 @@ export interface ServerTransaction {
 }
 
 /** What a claim took, and the database's clock at that time. */
-export interface Claim {
+export interface ClaimedRows {
   readonly nowUs: number
   /** The transaction in which the rows are locked. */
   readonly transaction: ServerTransaction
@@ -109,7 +109,7 @@ export async function claim(
   floors: readonly PriorityFloor[],
   limit: number,
   lease?: Lease,
-): Promise<Claim> {
+): Promise<ClaimedRows> {
   const rows = await execute(lease === undefined ? CLAIM : ofVersion(CLAIM_LEASED, lease.serverVersion), [
     queue,
     floors.map((floor) => floor.priority),
@@ -118,7 +118,7 @@ export async function claim(
     limit,
     ...leaseParams(lease),
   ])
-  return toClaim(rows)
+  return toClaimedRows(rows)
 }
 
 /**
@@ -221,15 +221,15 @@ const TEXT: ClaimText = {
 const CLAIM = lockingClaim(TEXT)
 const CLAIM_LEASED = leasingClaim(TEXT, 6)
 
-/** The driver's rows as a {@link Claim}. */
-export function toClaim(rows: readonly Row[]): Claim {
+/** The driver's rows as a {@link ClaimedRows}. */
+export function toClaimedRows(rows: readonly Row[]): ClaimedRows {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
   return { ...claimContextOf(first), rows: first.id === null ? [] : rows.map(toClaimedRow) }
 }
 
 /** What a claim says beside its rows. */
-export type ClaimContext = Omit<Claim, 'rows'>
+export type ClaimContext = Omit<ClaimedRows, 'rows'>
 
 /** The column `context` of {@link CLAIM_CONTEXT}. */
 export function claimContextOf(row: Row): ClaimContext {

@@ -7,7 +7,7 @@ export interface Lease {
   readonly serverVersion: number
 }
 
-/** The numbers that a lease is made of are the key of a row of sluice.batch. */
+/** The numbers that a lease is made of are the key of a row of sluice.batch_record. */
 export function leaseOf(workerId: number, batchId: number): string {
   return String((BigInt(workerId) << 32n) | BigInt(batchId))
 }
@@ -20,7 +20,7 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
 /**
  * Turns the rows that a claim has locked, `picked`, into leased ones, and records the batch: one statement, so that the
  * record is there before any handler runs. If a row was changed since the statement's snapshot, the locked version is
- * another one: its id leads to it, and where only its place is looked at, {@link REQUIRE_LEASED} fails the claim.
+ * another one: its id leads to it, and where only its ctid is looked at, {@link REQUIRE_LEASED} fails the claim.
  *
  * A lease that has run out is evidence, which {@link REQUIRE_LEASED} has written.
  *
@@ -34,7 +34,7 @@ export function leasing(at: number, found: (ids: string) => string): string {
   WHERE ${found('(SELECT pg_catalog.array_agg(p.id) FROM picked p)')}
   RETURNING m.id
 ), recorded AS (
-  INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)
+  INSERT INTO sluice.batch_record (worker_id, id, queue, message_ids, attempts, leased)
   SELECT ($${at}::bigint >> 32)::integer, $${at}::bigint & 4294967295, $1::text, pg_catalog.array_agg(p.id), pg_catalog.array_agg(p.attempt), true
   FROM picked p WHERE p.id IS NOT NULL HAVING count(*) > 0
 ), expired AS (

@@ -12,7 +12,7 @@ export interface RowDedupe {
 export type RowLabels = Pick<RowOptions, 'headers' | 'type' | 'schemaVersion' | 'orderingKey'>
 
 /** The options of a row, and whether they are but defaults: such rows are inserted without any, which is faster. */
-export interface ReadOptions extends RowOptions {
+export interface InsertOptions extends RowOptions {
   /** Known since they were read: to compare twelve columns by name takes 0.2 µs a message. */
   readonly isPlain: boolean
   /** Null: it is not compared with others. */
@@ -20,7 +20,7 @@ export interface ReadOptions extends RowOptions {
 }
 
 /** One validated row to insert: JSON as text, and times that the database's clock resolves. */
-export interface InsertRow extends ReadOptions {
+export interface InsertRow extends InsertOptions {
   readonly payload: string
 }
 
@@ -29,7 +29,7 @@ export const DEFAULTS: RowOptions = Object.fromEntries(
   OPTIONS.map(({ rowName, option }) => [rowName, option.byDefault ?? null]),
 ) as RowOptions
 
-export const PLAIN: ReadOptions = { ...DEFAULTS, isPlain: true, dedupe: null }
+export const PLAIN: InsertOptions = { ...DEFAULTS, isPlain: true, dedupe: null }
 
 /**
  * The id of an inserted row. The application's parsers for text may have changed its type, and its client the name of

@@ -18,7 +18,7 @@ export interface ClaimStatus {
   /** In how long that is. */
   readonly expiresInMs: number
   /** The duration that was asked for. */
-  readonly ttlMs: number
+  readonly leaseMs: number
   /** How many of its messages are not settled yet. */
   readonly messages: number
 }
@@ -40,7 +40,7 @@ const CLAIM = shape<ClaimStatus>({
   renewedAgoMs: duration('age'),
   expiresAt: date(),
   expiresInMs: duration((of) => `${of}.expires_at - clock_timestamp()`),
-  ttlMs: duration(),
+  leaseMs: duration(),
   messages: number(),
 })
 

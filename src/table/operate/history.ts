@@ -103,7 +103,7 @@ const COMPLETED = shape<CompletedMessage>({
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
 
-/** The rows of a page. The bounds of its times rule days out, and the index of each other day begins at the place. */
+/** The rows of a page. The bounds of its times rule days out, and the index of each other day begins at the cursor. */
 const WITHIN = `
       c.queue = $1::text
   AND ($2::bigint IS NULL OR c.completed_at >= ${instant('$2')})

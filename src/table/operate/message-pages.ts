@@ -79,7 +79,7 @@ const MATCHES = `
   AND ($9::text IS NULL OR m.tenant = $9::text)`
 
 // Without a filter it reads `limit` messages. With one it first looks for the ten-thousandth in the primary key, which
-// reads an index entry for each, and then reads messages until the page is full or that place is reached. If no message
+// reads an index entry for each, and then reads messages until the page is full or that one is reached. If no message
 // matches it returns one row without a message, so that it always says how far it has looked.
 function page(order: MessageOrder): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
@@ -95,13 +95,13 @@ WITH reach AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS place, ${MESSAGE.columns('m')}
+  SELECT m.id AS number, ${MESSAGE.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id ${behind} $2::bigint AND m.id ${upTo} coalesce(r.id, '${last}'::bigint)
   AND ${MATCHES}
   ORDER BY m.id ${direction} LIMIT $8::integer + 1
 ) m ON true
-ORDER BY m.place ${direction}`,
+ORDER BY m.number ${direction}`,
   )
 }
 
@@ -124,7 +124,7 @@ WITH key AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS place, ${MESSAGE.columns('m')}
+  SELECT m.id AS number, ${MESSAGE.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id = ANY (ARRAY(
     SELECT t.id FROM sluice.message t
@@ -135,7 +135,7 @@ FROM reach r LEFT JOIN LATERAL (
   AND ${MATCHES}
   ORDER BY m.id ${direction} LIMIT $8::integer + 1
 ) m ON true
-ORDER BY m.place ${direction}`,
+ORDER BY m.number ${direction}`,
   )
 }
 

@@ -24,5 +24,5 @@ const CODES = [
 
 const REMEDIES = {
   CLAIM_UNKNOWN: 'Claim again',
-  CLAIM_OVER: 'Its messages are free for others. Claim with a longer ttl, or renew in time',
+  CLAIM_OVER: 'Its messages are free for others. Claim with a longer lease, or renew in time',
 } as const

@@ -7,7 +7,7 @@ export type RefusalReason = 'gone' | 'not_claimed' | 'claimed_by_other'
 
 /** For how long a claim is renewed; null: as given before. */
 export interface RenewTerms {
-  readonly ttlMs: number | null
+  readonly leaseMs: number | null
   readonly graceMs: number | null
 }
 
@@ -52,16 +52,16 @@ export async function settleClaimed(
 }
 
 /**
- * Makes a claim last for `ttlMs` from now, and its messages live until `graceMs` after that; null: as given before. Resolves
- * with its end.
+ * Makes a claim last for `leaseMs` from now, and its messages live until `graceMs` after that; null: as given before.
+ * Resolves with its end.
  */
 export async function renewClaim(
   execute: Execute,
   queue: string,
   claimId: string,
-  { ttlMs, graceMs }: RenewTerms,
+  { leaseMs, graceMs }: RenewTerms,
 ): Promise<Date> {
-  const [row] = await execute(RENEW, [queue, claimId, ttlMs, graceMs])
+  const [row] = await execute(RENEW, [queue, claimId, leaseMs, graceMs])
   if (row === undefined) throw new TypeError('expected the end of the claim')
   return dateOf(row, 'expires_us')
 }

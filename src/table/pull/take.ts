@@ -14,7 +14,7 @@ export interface TakenClaim {
 /** What a claim takes, and for how long. */
 export interface ClaimTerms {
   readonly limit: number
-  readonly ttlMs: number
+  readonly leaseMs: number
   /** How long its messages live on after it, at least. */
   readonly graceMs: number
   readonly maxAttempts: number
@@ -22,7 +22,7 @@ export interface ClaimTerms {
 
 /** Claims due messages. Undefined: there is none. Run it in a READ COMMITTED transaction. */
 export async function takeClaim(execute: Execute, queue: string, terms: ClaimTerms): Promise<TakenClaim | undefined> {
-  const rows = await execute(TAKE, [queue, terms.limit, terms.ttlMs, terms.maxAttempts, terms.graceMs])
+  const rows = await execute(TAKE, [queue, terms.limit, terms.leaseMs, terms.maxAttempts, terms.graceMs])
   return rows[0] && { id: textOf(rows[0], 'claim_id'), ...toTaken(rows) }
 }
 
@@ -32,7 +32,7 @@ export async function takeOrPaused(
   queue: string,
   terms: ClaimTerms,
 ): Promise<TakenClaim | 'paused' | undefined> {
-  const rows = await execute(TAKE_OR_PAUSED, [queue, terms.limit, terms.ttlMs, terms.maxAttempts, terms.graceMs])
+  const rows = await execute(TAKE_OR_PAUSED, [queue, terms.limit, terms.leaseMs, terms.maxAttempts, terms.graceMs])
   const [first] = rows
   if (first === undefined || first.claim_id === null)
     return first !== undefined && booleanOf(first, 'paused') ? 'paused' : undefined

@@ -9,7 +9,7 @@ import { instantOrNull } from './run-schedules.ts'
 export type ScheduleOutcome = 'created' | 'changed' | 'unchanged'
 
 /** The columns of a schedule that are chosen. */
-export interface DefinedSchedule {
+export interface ScheduleParams {
   readonly name: string
   readonly queue: string
   readonly timing: { readonly cron: string | null; readonly everyMs: number | null; readonly zone: string }
@@ -24,7 +24,7 @@ export interface DefinedSchedule {
 /** Defines a schedule, or changes it. `nextMs` counts if its times are new. */
 export async function defineSchedule(
   execute: Execute,
-  { name, queue, timing, missed, graceMs, catchUpMost, catchUpMs, overlap, message }: DefinedSchedule,
+  { name, queue, timing, missed, graceMs, catchUpMost, catchUpMs, overlap, message }: ScheduleParams,
   nextMs: number | null,
 ): Promise<ScheduleOutcome> {
   const [row] = await execute(DEFINE, [

@@ -3,7 +3,7 @@ import { type QueueSetting, type RateStatus, SETTINGS, type SettingValues } from
 import { numberOf, type Row, textOf } from '../statement.ts'
 
 /** What a worker knows of a queue: a row of `sluice.queue`. */
-export interface QueueSettings extends SettingValues {
+export interface SettingsInForce extends SettingValues {
   /** Nothing is claimed while it is paused. */
   readonly paused: QueuePause | null
 }
@@ -16,10 +16,10 @@ export interface QueuePause {
 }
 
 /** The settings of a queue without a row. */
-export const NO_SETTINGS: QueueSettings = toQueueSettings({})
+export const NO_SETTINGS: SettingsInForce = toSettingsInForce({})
 
 /** A row of `sluice.queue`, as JSON has it. Numbers in it are exact: times are below 2^53 milliseconds. */
-export function toQueueSettings(row: Row): QueueSettings {
+export function toSettingsInForce(row: Row): SettingsInForce {
   return { paused: typeof row.paused_at === 'string' ? pauseOf(row, row.paused_at) : null, ...settingValues(row) }
 }
 

@@ -1,24 +1,24 @@
 import { type Execute, type Row, statement, textOf } from '../statement.ts'
-import { type QueueSettings, toQueueSettings } from './queue-settings.ts'
+import { type SettingsInForce, toSettingsInForce } from './queue-settings.ts'
 
 /** The settings of all queues, and the version by which a reader recognises that it has read it. */
-export interface ToldQueues {
+export interface AllSettings {
   readonly version: string
-  readonly queues: ReadonlyMap<string, QueueSettings>
+  readonly queues: ReadonlyMap<string, SettingsInForce>
 }
 
 /** The settings of queues, unless the reader has that version. */
-export async function readSettings(execute: Execute, version: string | null): Promise<ToldQueues | undefined> {
+export async function readSettings(execute: Execute, version: string | null): Promise<AllSettings | undefined> {
   const [row] = await execute(SETTINGS, [version])
-  return row === undefined ? undefined : toToldQueues(row)
+  return row === undefined ? undefined : toAllSettings(row)
 }
 
-export function toToldQueues(row: Row): ToldQueues {
-  const { version, queues }: ToldRows = JSON.parse(textOf(row, 'told'))
-  return { version, queues: new Map(queues.map((queue) => [textOf(queue, 'queue'), toQueueSettings(queue)])) }
+export function toAllSettings(row: Row): AllSettings {
+  const { version, queues }: SettingsRows = JSON.parse(textOf(row, 'settings'))
+  return { version, queues: new Map(queues.map((queue) => [textOf(queue, 'queue'), toSettingsInForce(queue)])) }
 }
 
-interface ToldRows {
+interface SettingsRows {
   readonly version: string
   readonly queues: readonly Row[]
 }
@@ -31,13 +31,13 @@ interface ToldRows {
  * so a queue and that number are one content. Their order does not matter, nor in which order they were committed, which
  * neither a sequence nor `changed_at` tells; a counter would be a row that all changes wait for.
  */
-export const toldQueues = (version: string) => `
+export const allSettings = (version: string) => `
 SELECT pg_catalog.json_build_object(
          'version', t.version, 'queues', (SELECT coalesce(pg_catalog.json_agg(q), '[]') FROM sluice.queue q)
-       )::text AS told
+       )::text AS settings
 FROM (
   SELECT pg_catalog.concat_ws(' ', count(*), pg_catalog.sum(hashtextextended(q.queue COLLATE "C", q.xmin::text::bigint))) AS version FROM sluice.queue q OFFSET 0
 ) t
 WHERE t.version IS DISTINCT FROM ${version}::text`
 
-const SETTINGS = statement('settings', toldQueues('$1'))
+const SETTINGS = statement('settings', allSettings('$1'))

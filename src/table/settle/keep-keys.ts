@@ -11,7 +11,7 @@ export interface KeptKey {
 
 /**
  * Keeps dedupe keys taken after their messages have succeeded. It goes before the statement that removes them, in the same
- * transaction, and only for messages that ask for it. It waits for no producer: the key of sluice.settled has the message's
+ * transaction, and only for messages that ask for it. It waits for no producer: the key of sluice.kept_key has the message's
  * id in it. Leased messages are locked by it, so that they are the same that are removed then; which of them have been
  * settled, that statement says.
  */
@@ -37,13 +37,13 @@ WITH wanted AS MATERIALIZED (
   SELECT m.queue, m.dedupe_key, coalesce(${GIVEN_MS}, m.dedupe_ms) AS for_ms, m.id FROM sluice.message m
   WHERE ${rows} AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0${lock}
 ), kept AS (
-  INSERT INTO sluice.settled (queue, key, message_id, until)
+  INSERT INTO sluice.kept_key (queue, key, message_id, until)
   SELECT k.queue, k.dedupe_key, k.id,
          c.now + least(k.for_ms, ${HUNDRED_YEARS_MS})::double precision * interval '1 millisecond'
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN wanted k
   RETURNING 1 AS one
 )
-SELECT sluice_private.require_kept('settled', $1::text, w.n, k.n)
+SELECT sluice_private.require_kept('kept_key', $1::text, w.n, k.n)
 FROM (SELECT count(*) AS n FROM wanted) w CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE k.n OPERATOR(pg_catalog.<) w.n`,
 )

@@ -6,7 +6,7 @@ import { type LeasedId, leasedRows } from './fence.ts'
 // have their lease, and resolves with their ids.
 //
 // A renewal or another claim moves a message's row, and a statement that waited for that would find nothing at the old
-// place (ctid). So it is found by its id. Before version 17, where that may read the whole queue, it is found by its
+// ctid. So it is found by its id. Before version 17, where that may read the whole queue, it is found by its
 // ctid, and what is missing must be looked for once more. There is no join, so the primary key serves all of them.
 
 /** Makes leases last `ms` from now, or as long as the message itself says. */

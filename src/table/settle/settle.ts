@@ -46,8 +46,8 @@ export interface SettleIn {
 }
 
 /** Removes messages that have succeeded. Nothing else was ever written for one that succeeded at once. */
-export function removeRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, ids: readonly string[]) {
-  return sendFenced(execute, REMOVE, fence, serverVersion, [queue, ids])
+export function ackRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, ids: readonly string[]) {
+  return sendFenced(execute, ACK, fence, serverVersion, [queue, ids])
 }
 
 /** The same in a queue that keeps its history: each row is moved there. */
@@ -79,8 +79,8 @@ export function postponeRows(
 }
 
 /** Moves messages to the dead letters. */
-export function buryRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, rows: readonly DeadRow[]) {
-  return sendFenced(execute, BURY, fence, serverVersion, [
+export function deadLetterRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, rows: readonly DeadRow[]) {
+  return sendFenced(execute, DEAD_LETTER, fence, serverVersion, [
     queue,
     rows.map(({ id }) => id),
     rows.map(({ attempt }) => attempt),
@@ -105,7 +105,7 @@ WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
 SELECT t.id::text AS id FROM touched t`,
   })
 
-const REMOVE = fenced(
+const ACK = fenced(
   'ack',
   '$3',
   (fence) => `
@@ -164,7 +164,7 @@ const BURIED = `sluice_private.require_settled(
     'dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)
   )`
 
-const BURY = fenced(
+const DEAD_LETTER = fenced(
   'dead_letter',
   '$7',
   ({ rows, either }) => `

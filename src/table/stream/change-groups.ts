@@ -1,6 +1,6 @@
 import { booleanOf, type Execute, numberOf, only, statement, textOf } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'
-import type { PlaceParams } from './read-events.ts'
+import type { OffsetParams } from './read-events.ts'
 import { naming } from './stream-errors.ts'
 
 /** The options of a group. Null: as it is, or the default. */
@@ -15,11 +15,11 @@ export async function createGroup(
   execute: Execute,
   stream: string,
   group: string,
-  from: PlaceParams,
+  from: OffsetParams,
   { onFailure, deferLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
   const row = only(
-    await naming(execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit]), stream, group),
+    await naming(execute(CREATE, [stream, group, from.at, from.position, from.timeUs, deferLimit]), stream, group),
   )
   const made = booleanOf(row, 'made')
   if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
@@ -49,17 +49,17 @@ export async function countUnread(
   return { unread: numberOf(row, 'unread'), before: numberOf(row, 'before') }
 }
 
-/** Has the events tried again for which slots wait; null: all slots. Resolves with how many slots go on. */
-export async function retrySlots(
+/** Has the events tried again for which partitions wait; null: all partitions. Resolves with how many partitions go on. */
+export async function retryPartitions(
   execute: Execute,
   stream: string,
   group: string,
-  slot: number | null,
+  partition: number | null,
 ): Promise<number> {
-  return numberOf(only(await naming(execute(RETRY, [stream, group, slot]), stream, group)), 'freed')
+  return numberOf(only(await naming(execute(RETRY, [stream, group, partition]), stream, group)), 'freed')
 }
 
-/** Passes over an event for which a slot waits. Resolves with whether one did. */
+/** Passes over an event for which a partition waits. Resolves with whether one did. */
 export async function skipEvent(execute: Execute, stream: string, group: string, position: number): Promise<boolean> {
   return booleanOf(only(await naming(execute(SKIP, [stream, group, position]), stream, group)), 'skipped')
 }
@@ -118,7 +118,7 @@ END AS made`,
 
 const SET = statement('group_set', 'SELECT sluice.group_set($1::text, $2::text, $3::integer, $4::boolean, $5::text)')
 
-const RETRY = statement('slots_retry', 'SELECT sluice.retry_slots($1::text, $2::text, $3::integer) AS freed')
+const RETRY = statement('partitions_retry', 'SELECT sluice.retry_partitions($1::text, $2::text, $3::integer) AS freed')
 
 const SKIP = statement('event_skip', 'SELECT sluice.skip_event($1::text, $2::text, $3::bigint) AS skipped')
 
@@ -127,12 +127,12 @@ const SEEK = statement(
   'SELECT sluice.seek_group($1::text, $2::text, $3::bigint[], $4::text)::text AS dropped',
 )
 
-// Counts up to 100,000 events in each slot.
+// Counts up to 100,000 events in each partition.
 const COUNT = statement(
   'group_count',
   `
-SELECT (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_slots($1::text, $2::text, 100000, $3::bigint[]) r)::text AS unread,
-       (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_slots($1::text, $2::text, 100000) r)::text AS before`,
+SELECT (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_partitions($1::text, $2::text, 100000, $3::bigint[]) r)::text AS unread,
+       (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_partitions($1::text, $2::text, 100000) r)::text AS before`,
 )
 
 const DELETE = statement(

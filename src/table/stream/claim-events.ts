@@ -17,8 +17,8 @@ import { type KnownGroup, MAY_BE_QUEUED } from './known-group.ts'
 export interface ClaimedEvent {
   readonly row: ClaimedRow
   readonly position: number
-  readonly slot: number
-  /** The progress of its slot before it. */
+  readonly partition: number
+  /** The progress of its partition before it. */
   readonly from: number
   /** An earlier event of its key is in the group's queue. */
   readonly deferred: boolean
@@ -28,52 +28,52 @@ export interface EventClaimOptions {
   /** The group's queue. */
   readonly queue: string
   /** In the order in which they are tried. */
-  readonly slots: readonly number[]
+  readonly partitions: readonly number[]
   /** The most events to take. */
   readonly limit: number
-  /** How many events are enough to lock no further slot. 1 takes what the first slot has. @default limit */
+  /** How many events are enough to lock no further partition. 1 takes what the first partition has. @default limit */
   readonly enough?: number
-  /** As {@link lookAtBounds} returned them; null: it has just been sent in this transaction. */
-  readonly bounds: string | null
-  /** As {@link readWindows} returns it for a slot. Slots that are elsewhere are left alone. @default 0 */
+  /** As {@link lookAtStableEnds} returned them; null: it has just been sent in this transaction. */
+  readonly stableEnds: string | null
+  /** As {@link readWindows} returns it for a partition. Partitions that are elsewhere are left alone. @default 0 */
   readonly window?: number
 }
 
 export interface EventClaim {
   readonly events: readonly ClaimedEvent[]
-  /** The next event of the first slot may be before the window. */
+  /** The next event of the first partition may be before the window. */
   readonly elsewhere: boolean
 }
 
 /**
- * Asks up to where the slots of a stream are settled, and leaves the answer in a setting for the statements behind it.
+ * Asks up to where the partitions of a stream are stable, and leaves the answer in a setting for the statements behind it.
  *
- * @returns the last position drawn, and the bound of each slot, as one text
+ * @returns the last position drawn, and the stable end of each partition, as one text
  */
-export async function lookAtBounds(execute: Execute, { streamId }: KnownGroup): Promise<string> {
-  const [row] = await execute(LOOK_AT_BOUNDS, [streamId])
-  if (row === undefined) throw new TypeError('expected the bounds of a stream')
-  return textOf(row, 'bounds')
+export async function lookAtStableEnds(execute: Execute, { streamId }: KnownGroup): Promise<string> {
+  const [row] = await execute(LOOK_AT_STABLE_ENDS, [streamId])
+  if (row === undefined) throw new TypeError('expected the stable ends of a stream')
+  return textOf(row, 'stable_ends')
 }
 
 /**
- * Claims events of a group in two statements, which are sent together. The first locks slots; the second reads how far the
- * group has got in them, and the events behind that. A lock gives no newer version of other rows, so only a statement that
- * begins after it sees what the last holder has committed: its progress, and the keys that it has deferred.
+ * Claims events of a group in two statements, which are sent together. The first locks partitions; the second reads how
+ * far the group has got in them, and the events behind that. A lock gives no newer version of other rows, so only a
+ * statement that begins after it sees what the last holder has committed: its progress, and the keys that it has deferred.
  */
 export async function claimEvents(
   execute: Execute,
   group: KnownGroup,
-  { queue, slots, limit, enough = limit, bounds, window = 0 }: EventClaimOptions,
+  { queue, partitions, limit, enough = limit, stableEnds, window = 0 }: EventClaimOptions,
 ): Promise<EventClaim> {
   const statements = statementsOf(group.streamId, window)
-  const locked = execute(statements.lock, [group.groupId, slots, enough, bounds])
-  const read = execute(statements.read, [queue, group.groupId, limit, bounds])
+  const locked = execute(statements.lock, [group.groupId, partitions, enough, stableEnds])
+  const read = execute(statements.read, [queue, group.groupId, limit, stableEnds])
   const [[lock], rows] = await Promise.all([locked, read])
   let before: number | undefined
   const events = rows.map((row) => {
     const event = toEvent(row, before)
-    before = event.slot
+    before = event.partition
     return event
   })
   return { events, elsewhere: lock?.elsewhere === true }
@@ -81,11 +81,11 @@ export async function claimEvents(
 
 /**
  * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. The
- * attempts of a slot are those of its first event.
+ * attempts of a partition are those of its first event.
  */
-function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
+function toEvent(row: Row, partitionBefore: number | undefined): ClaimedEvent {
   const position = numberOf(row, 'position')
-  const slot = numberOf(row, 'slot')
+  const partition = numberOf(row, 'partition')
   const orderingKey = textOrNull(row, 'ordering_key')
   const appendedUs = numberOf(row, 'appended_us')
   return {
@@ -93,20 +93,20 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
       id: `-${textOf(row, 'position')}`,
       priority: 5,
       dueUs: appendedUs,
-      slot: orderingKey === null ? null : slot,
+      slot: orderingKey === null ? null : partition,
       orderingKey,
       type: textOrNull(row, 'type'),
       schemaVersion: numberOrNull(row, 'schema_version') ?? 1,
       payload: textOf(row, 'payload'),
       headers: textOrNull(row, 'headers') ?? '{}',
-      attempt: slot === slotBefore ? 0 : (numberOrNull(row, 'attempt') ?? 0),
+      attempt: partition === partitionBefore ? 0 : (numberOrNull(row, 'attempt') ?? 0),
       expired: false,
       maxAttempts: null,
       enqueuedUs: appendedUs,
       options: { ...NO_OPTIONS, eventPosition: position },
     },
     position,
-    slot,
+    partition,
     from: numberOf(row, 'from_position'),
     deferred: row.deferred === true,
   }
@@ -116,24 +116,29 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
 export interface Rest {
   /** There are events that another session has locked. */
   readonly unread: boolean
-  /** In how many milliseconds an event is tried again for which its slot waits; null: there is none. */
+  /** In how many milliseconds an event is tried again for which its partition waits; null: there is none. */
   readonly heldMs: number | null
   /** As {@link readWindows} returns them. */
   readonly windows: readonly number[]
 }
 
-export async function readRest(execute: Execute, group: KnownGroup, bounds: string | null, window = 0): Promise<Rest> {
-  const [row] = await execute(statementsOf(group.streamId, window).rest, [group.groupId, group.slots, bounds])
+export async function readRest(
+  execute: Execute,
+  group: KnownGroup,
+  stableEnds: string | null,
+  window = 0,
+): Promise<Rest> {
+  const [row] = await execute(statementsOf(group.streamId, window).rest, [group.groupId, group.partitions, stableEnds])
   if (row === undefined) throw new TypeError('expected what a claim has left')
   return { unread: booleanOf(row, 'unread'), heldMs: numberOrNull(row, 'held_ms'), windows: windowsOf(row) }
 }
 
 /**
- * In which window the next event of each slot is, or will be. The statements of a claim are about one window each,
+ * In which window the next event of each partition is, or will be. The statements of a claim are about one window each,
  * because a statement locks, and opens, all segments that its plan names.
  */
 export async function readWindows(execute: Execute, group: KnownGroup): Promise<readonly number[]> {
-  const [row] = await execute(statementsOf(group.streamId, 0).windows, [group.groupId, group.slots])
+  const [row] = await execute(statementsOf(group.streamId, 0).windows, [group.groupId, group.partitions])
   if (row === undefined) throw new TypeError('expected the windows of a group')
   return windowsOf(row)
 }
@@ -147,12 +152,12 @@ function windowsOf(row: Row): readonly number[] {
   return textsOf(row, 'windows').map(Number)
 }
 
-const LOOK_AT_BOUNDS = statement(
-  'event_bounds',
+const LOOK_AT_STABLE_ENDS = statement(
+  'event_stable_ends',
   `
-SELECT pg_catalog.set_config('sluice.bounds', pg_catalog.array_to_string(look.bounds, ' '), true) AS bounds
+SELECT pg_catalog.set_config('sluice.stable_ends', pg_catalog.array_to_string(look.stable_ends, ' '), true) AS stable_ends
 FROM (
-  SELECT sluice_private.slot_bounds(s.id, s.positions) AS bounds FROM sluice.stream s WHERE s.id = $1::integer OFFSET 0
+  SELECT sluice_private.stable_ends(s.id, s.positions) AS stable_ends FROM sluice.stream s WHERE s.id = $1::integer OFFSET 0
 ) look`,
 )
 
@@ -191,13 +196,13 @@ interface Log {
   readonly table: string
   /** Event `e` is in the window. */
   readonly within: string
-  /** All events of slot `s` behind `progress` are in the window or after it. */
+  /** All events of partition `s` behind `progress` are in the window or after it. */
   readonly begins: string
 }
 
 /**
- * A window has eight segments, and the first one of the next window: what a slot has in a segment is not known until
- * some time after the next one has been opened. Whether a slot has events before the window, behind its progress, is in
+ * A window has eight segments, and the first one of the next window: what a partition has in a segment is not known until
+ * some time after the next one has been opened. Whether a partition has events before the window, behind its progress, is in
  * one row of the segment before it. That row is gone if the segment is, and with it what the group had not read, of
  * which it is told.
  */
@@ -212,7 +217,7 @@ function logOf(streamId: number, window: number): Log {
       window === 0
         ? 'true'
         : `(progress.position >= ${first - 1}::bigint OR NOT EXISTS (
-      SELECT FROM sluice.segment g WHERE g.stream_id = ${streamId} AND g.first = ${before}::bigint AND (g.lasts[s.slot + 1] <= progress.position) IS NOT TRUE
+      SELECT FROM sluice.segment g WHERE g.stream_id = ${streamId} AND g.first = ${before}::bigint AND (g.lasts[s.partition + 1] <= progress.position) IS NOT TRUE
     ))`,
   }
 }
@@ -220,75 +225,75 @@ function logOf(streamId: number, window: number): Log {
 const SEGMENT = 1_000_000_000
 const WINDOW = 8 * SEGMENT
 
-const boundsOf = (parameter: string) =>
-  `pg_catalog.string_to_array(coalesce(${parameter}::text, pg_catalog.current_setting('sluice.bounds')), ' ')::bigint[]`
+const stableEndsOf = (parameter: string) =>
+  `pg_catalog.string_to_array(coalesce(${parameter}::text, pg_catalog.current_setting('sluice.stable_ends')), ' ')::bigint[]`
 
 /**
- * How far group $1 has got in slot `s`: one descent of group_progress_pkey from its end, where the newest row is. Dead rows
- * lie before it, so an old snapshot does not make it slower.
+ * How far group $1 has got in partition `s`: one descent of group_progress_pkey from its end, where the newest row is.
+ * Dead rows lie before it, so an old snapshot does not make it slower.
  */
 const progressOf = (group: string) => `
   SELECT p.position, p.held_until, p.attempt FROM sluice.group_progress p
-  WHERE p.group_id = ${group}::integer AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1`
+  WHERE p.group_id = ${group}::integer AND p.partition = s.partition ORDER BY p.position DESC LIMIT 1`
 
 /**
- * The slot does not wait for an event that has failed. A claim asks again behind the lock: that may have been the last
+ * The partition does not wait for an event that has failed. A claim asks again behind the lock: that may have been the last
  * holder's.
  */
 const notHeld = (now: string) => `(progress.held_until IS NULL OR progress.held_until <= ${now})`
 
 /**
- * Locks slots with unread events, in the order of $2, until there are $3 events in them: a batch, or 1, for what the
- * first slot has. With a backlog that is one slot, and the others are left to other members; near the head it is many.
- * Each step of the recursion is one slot: how many events it has, counted up to what $3 lacks, and its lock, which CASE
- * tries only if it has any. A slot costs a descent of group_progress_pkey, and a scan of the primary key of the
- * stream's table (slot, position) over rows that the second statement reads anyway; it counts them in order, because
- * otherwise the planner, with statistics of a small table, would collect all unread events of the slot in a bitmap.
- * What the count says may be outdated by the time the lock is there: then the batch is smaller.
+ * Locks partitions with unread events, in the order of $2, until there are $3 events in them: a batch, or 1, for what the
+ * first partition has. With a backlog that is one partition, and the others are left to other members; near the head it
+ * is many. Each step of the recursion is one partition: how many events it has, counted up to what $3 lacks, and its
+ * lock, which CASE tries only if it has any. A partition costs a descent of group_progress_pkey, and a scan of the
+ * primary key of the stream's table (partition, position) over rows that the second statement reads anyway; it counts
+ * them in order, because otherwise the planner, with statistics of a small table, would collect all unread events of
+ * the partition in a bitmap. What the count says may be outdated by the time the lock is there: then the batch is smaller.
  */
 const lockText = ({ table, within, begins }: Log) => `
-WITH RECURSIVE bounds AS MATERIALIZED (
-  SELECT ${boundsOf('$4')} AS at, clock_timestamp() AS now
-), step (n, slot, events, elsewhere) AS (
+WITH RECURSIVE stable_ends AS MATERIALIZED (
+  SELECT ${stableEndsOf('$4')} AS at, clock_timestamp() AS now
+), step (n, partition, events, elsewhere) AS (
   SELECT 0, NULL::smallint, 0::bigint, false
   UNION ALL
-  SELECT step.n + 1, CASE WHEN tried.locked THEN s.slot END, step.events + CASE WHEN tried.locked THEN tried.events ELSE 0 END,
+  SELECT step.n + 1, CASE WHEN tried.locked THEN s.partition END, step.events + CASE WHEN tried.locked THEN tried.events ELSE 0 END,
          step.elsewhere OR (step.n = 0 AND NOT here.begins)
-  FROM step CROSS JOIN bounds
-  CROSS JOIN LATERAL (SELECT ($2::smallint[])[step.n + 1] AS slot OFFSET 0) s
+  FROM step CROSS JOIN stable_ends
+  CROSS JOIN LATERAL (SELECT ($2::smallint[])[step.n + 1] AS partition OFFSET 0) s
   CROSS JOIN LATERAL (${progressOf('$1')}
   ) progress
   CROSS JOIN LATERAL (SELECT ${begins} AS begins OFFSET 0) here
   CROSS JOIN LATERAL (
     SELECT found.events,
-           CASE WHEN found.events > 0 THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.slot::integer) ELSE false END AS locked
+           CASE WHEN found.events > 0 THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.partition::integer) ELSE false END AS locked
     FROM (
       SELECT count(*) AS events FROM (
         SELECT FROM ${table} e
-        WHERE here.begins AND ${notHeld('bounds.now')} AND ${within}
-          AND e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
+        WHERE here.begins AND ${notHeld('stable_ends.now')} AND ${within}
+          AND e.partition = s.partition AND e.position > progress.position AND e.position <= stable_ends.at[s.partition + 2]
         ORDER BY e.position LIMIT $3::integer - step.events
       ) e
     ) found OFFSET 0
   ) tried
   WHERE step.n < pg_catalog.cardinality($2::smallint[]) AND step.events < $3::integer
 )
-SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step.slot::text, ' '), ''), true) AS slots,
+SELECT pg_catalog.set_config('sluice.partitions', coalesce(pg_catalog.string_agg(step.partition::text, ' '), ''), true) AS partitions,
        pg_catalog.bool_or(step.elsewhere) AS elsewhere
 FROM step`
 
 /**
- * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's
- * events come in the order of its primary key (slot, position); segments below the progress are pruned at run time.
- * Whether a key is deferred is asked only if the group's queue has keyed messages at all: one descent of
- * group_queued_idx, and only where that has a row one of message_slot_idx, which walks what has left the queue since an
- * old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's
- * deferred keys are not there yet. All looks at the queue ask in the order of message_slot_idx, and for the slot of a
- * key as a range: the planner would otherwise read the whole queue by its primary key. What most events say alike is
- * NULL: a value takes 0.1 us of Node, and a NULL none.
+ * Reads the events behind the progress of the partitions that have just been locked, partition by partition, up to $3
+ * in all. A partition's events come in the order of its primary key (partition, position); segments below the progress
+ * are pruned at run time. Whether a key is deferred is asked only if the group's queue has keyed messages at all: one
+ * descent of group_queued_idx, and only where that has a row one of message_slot_idx, which walks what has left the
+ * queue since an old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the
+ * last holder's deferred keys are not there yet. All looks at the queue ask in the order of message_slot_idx, and for
+ * the slot of a key as a range: the planner would otherwise read the whole queue by its primary key. What most events
+ * say alike is NULL: a value takes 0.1 us of Node, and a NULL none.
  */
 const readText = ({ table, within, begins }: Log) => `
-SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) AS schema_version, e.payload::text AS payload,
+SELECT e.position, s.partition, e.ordering_key, e.type, nullif(e.schema_version, 1) AS schema_version, e.payload::text AS payload,
        nullif(e.headers::text, '{}') AS headers, (date_part('epoch', e.appended_at) * 1000000::double precision)::bigint AS appended_us,
        progress.position AS from_position, nullif(progress.attempt, 0) AS attempt,
        nullif(CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (
@@ -300,60 +305,60 @@ SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) A
          ) m
        ) IS NOT NULL ELSE false END, false) AS deferred
 FROM (
-  SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at,
+  SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.partitions'), ' ')::smallint[] AS partitions, ${stableEndsOf('$4')} AS at,
          clock_timestamp() AS now,
          CASE WHEN ${MAY_BE_QUEUED('$2')} THEN (
            SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
          ) IS NOT NULL ELSE false END AS keyed
   OFFSET 0
 ) locked
-CROSS JOIN LATERAL pg_catalog.unnest(locked.slots) AS s (slot)
+CROSS JOIN LATERAL pg_catalog.unnest(locked.partitions) AS s (partition)
 CROSS JOIN LATERAL (${progressOf('$2')}
 ) progress
 CROSS JOIN LATERAL (SELECT ${begins} AS begins OFFSET 0) here
 CROSS JOIN LATERAL (
   SELECT e.* FROM ${table} e
   WHERE here.begins AND ${notHeld('locked.now')} AND ${within}
-    AND e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
+    AND e.partition = s.partition AND e.position > progress.position AND e.position <= locked.at[s.partition + 2]
   ORDER BY e.position LIMIT (SELECT $3::integer)
 ) e
 LIMIT $3::integer`
 
-/** Slot by slot, until one has an event: EXISTS would become a join, which reads all events of a slot. */
+/** Partition by partition, until one has an event: EXISTS would become a join, which reads all events of a partition. */
 const restText = ({ streamId, table, within, begins }: Log) => `
 SELECT EXISTS (
-  SELECT FROM (SELECT ${boundsOf('$3')} AS at OFFSET 0) bounds
-  CROSS JOIN LATERAL generate_series(0, $2::integer - 1) AS s (slot)
+  SELECT FROM (SELECT ${stableEndsOf('$3')} AS at OFFSET 0) stable_ends
+  CROSS JOIN LATERAL generate_series(0, $2::integer - 1) AS s (partition)
   CROSS JOIN LATERAL (${progressOf('$1')}
   ) progress
   WHERE ${notHeld('clock.now')} AND ${begins} AND (
     SELECT e.position FROM ${table} e
-    WHERE ${within} AND e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
+    WHERE ${within} AND e.partition = s.partition AND e.position > progress.position AND e.position <= stable_ends.at[s.partition + 2]
     ORDER BY e.position LIMIT 1
   ) IS NOT NULL
   LIMIT 1
 ) AS unread, (
   SELECT pg_catalog.date_part('epoch', min(progress.held_until) - clock.now) * 1000::double precision
-  FROM generate_series(0, $2::integer - 1) AS s (slot) CROSS JOIN LATERAL (${progressOf('$1')}
+  FROM generate_series(0, $2::integer - 1) AS s (partition) CROSS JOIN LATERAL (${progressOf('$1')}
   ) progress
   WHERE progress.held_until > clock.now AND isfinite(progress.held_until)
-) AS held_ms, ${windowsOfSlots(streamId, '$2')} AS windows
+) AS held_ms, ${windowsOfPartitions(streamId, '$2')} AS windows
 FROM (SELECT clock_timestamp() AS now OFFSET 0) clock`
 
-const windowsText = (streamId: number) => `SELECT ${windowsOfSlots(streamId, '$2')} AS windows`
+const windowsText = (streamId: number) => `SELECT ${windowsOfPartitions(streamId, '$2')} AS windows`
 
 /**
- * By slot: the first segment that may have an event behind its progress, which is one row of segment_pkey for each
+ * By partition: the first segment that may have an event behind its progress, which is one row of segment_pkey for each
  * segment on the way to it. One that is attached ahead has none yet.
  */
-const windowsOfSlots = (streamId: number, slots: string) => `ARRAY(
+const windowsOfPartitions = (streamId: number, partitions: string) => `ARRAY(
   SELECT coalesce((
     SELECT g.first / ${WINDOW}::bigint FROM sluice.segment g
     WHERE g.stream_id = ${streamId} AND g.first > progress.position - ${SEGMENT}::bigint AND g.opened_at IS NOT NULL
-      AND (g.lasts[s.slot + 1] <= progress.position) IS NOT TRUE
+      AND (g.lasts[s.partition + 1] <= progress.position) IS NOT TRUE
     ORDER BY g.stream_id, g.first LIMIT 1
   ), progress.position / ${WINDOW}::bigint)::text
-  FROM generate_series(0, ${slots}::integer - 1) AS s (slot) CROSS JOIN LATERAL (${progressOf('$1')}
+  FROM generate_series(0, ${partitions}::integer - 1) AS s (partition) CROSS JOIN LATERAL (${progressOf('$1')}
   ) progress
-  ORDER BY s.slot
+  ORDER BY s.partition
 )`

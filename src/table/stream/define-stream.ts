@@ -3,12 +3,12 @@ import { wordsOf } from '../../basics/words-of.ts'
 import { SluiceError } from '../../errors.ts'
 import { type Execute, statement } from '../statement.ts'
 
-/** How many slots a stream can have. */
-export const SLOTS = [1, 2, 4, 8, 16, 32, 64] as const
+/** How many partitions a stream can have. */
+export const PARTITIONS = [1, 2, 4, 8, 16, 32, 64] as const
 
 /** Null: stays as it is. 0 as `retainMs` or `retainBytes`: none. */
 export interface StreamColumns {
-  readonly slots: number | null
+  readonly partitions: number | null
   readonly retainMs: number | null
   readonly retainBytes: number | null
   readonly keepUnread: boolean | null
@@ -20,11 +20,11 @@ export interface StreamColumns {
  * only if a setting is another.
  *
  * @returns whether it was made.
- * @throws SluiceError STREAM_SLOTS_FIXED
+ * @throws SluiceError STREAM_PARTITIONS_FIXED
  */
 export async function defineStream(execute: Execute, stream: string, columns: StreamColumns): Promise<boolean> {
-  const { slots, retainMs, retainBytes, keepUnread, segmentMs } = columns
-  const params = [slots, retainMs, retainBytes, keepUnread, segmentMs].map((value) =>
+  const { partitions, retainMs, retainBytes, keepUnread, segmentMs } = columns
+  const params = [partitions, retainMs, retainBytes, keepUnread, segmentMs].map((value) =>
     value === null ? null : String(value),
   )
   try {
@@ -33,9 +33,13 @@ export async function defineStream(execute: Execute, stream: string, columns: St
     return row !== undefined && Object.values(row)[0] === 'made'
   } catch (error) {
     if (!hasSqlState(error, 'SL031')) throw error
-    throw new SluiceError('STREAM_SLOTS_FIXED', `${wordsOf(error)}. Leave slots out, or make another stream`, {
-      cause: error,
-    })
+    throw new SluiceError(
+      'STREAM_PARTITIONS_FIXED',
+      `${wordsOf(error)}. Leave partitions out, or make another stream`,
+      {
+        cause: error,
+      },
+    )
   }
 }
 

@@ -7,7 +7,7 @@ export interface KnownGroup {
   /** In the name of the stream's table. */
   readonly streamId: number
   readonly groupId: number
-  readonly slots: number
+  readonly partitions: number
 }
 
 /**
@@ -22,7 +22,7 @@ export async function readGroup(execute: Execute, stream: string, group: string)
   return {
     streamId: numberOf(row, 'stream_id'),
     groupId: numberOf(row, 'group_id'),
-    slots: numberOf(row, 'slots'),
+    partitions: numberOf(row, 'partitions'),
   }
 }
 
@@ -32,7 +32,7 @@ export async function readQueued(execute: Execute, { groupId }: KnownGroup): Pro
   return row !== undefined && booleanOf(row, 'queued')
 }
 
-/** What happens to failed events: they become messages of the group's queue, or their slots wait for them. */
+/** What happens to failed events: they become messages of the group's queue, or their partitions wait for them. */
 export type OnFailure = 'defer' | 'stop'
 
 /**
@@ -106,7 +106,7 @@ WHERE g.id = $2::integer`,
 const READ_GROUP = statement(
   'group_read',
   `
-SELECT s.id AS stream_id, s.slots, g.id AS group_id
+SELECT s.id AS stream_id, s.partitions, g.id AS group_id
 FROM sluice.stream s LEFT JOIN sluice.stream_group g ON g.stream = s.stream AND g.name = $2::text
 WHERE s.stream = $1::text`,
 )

@@ -9,7 +9,7 @@ export interface StreamEvent<Payload = unknown> {
   readonly id: string
   /** The name of its stream. */
   readonly stream: string
-  /** Its place in the stream. Positions ascend, with gaps. */
+  /** Where it is in the stream. Positions ascend, with gaps. */
   readonly position: number
   /** Dot-separated; null if none was given. */
   readonly type: string | null
@@ -25,46 +25,54 @@ export interface StreamEvent<Payload = unknown> {
   readonly appendedAt: Date
 }
 
-/** A place in a stream, in the words of `sluice.stream_positions`. */
-export interface PlaceParams {
-  readonly place: 'start' | 'end' | 'position' | 'time'
+/** An offset in a stream, in the words of `sluice.stream_positions`. */
+export interface OffsetParams {
+  readonly at: 'start' | 'end' | 'position' | 'time'
   readonly position: number | null
   readonly timeUs: number | null
 }
 
-/** A range of a stream: in each slot the events behind its start, up to its end. */
-export interface SlotRanges {
+/** A range of a stream: in each partition the events behind its start, up to its end. */
+export interface PartitionRanges {
   readonly streamId: number
-  readonly slots: readonly number[]
+  readonly partitions: readonly number[]
   readonly starts: readonly number[]
   readonly ends: readonly number[]
 }
 
 /** What a stream has, as of now. */
-export interface StreamBounds {
+export interface StableEnds {
   readonly streamId: number
-  /** The slot of the ordering key that was asked for; null: all slots. */
-  readonly slot: number | null
+  /** The partition of the ordering key that was asked for; null: all partitions. */
+  readonly partition: number | null
   /** Events at this position and before are gone. */
   readonly trimmedTo: number
-  /** Up to which position each slot is settled. */
-  readonly bounds: readonly number[]
+  /** Up to which position each partition is stable. */
+  readonly stableEnds: readonly number[]
 }
 
-/** Reads how far a stream is settled. Its events are to be read in a later statement. */
-export async function readBounds(execute: Execute, stream: string, orderingKey: string | null): Promise<StreamBounds> {
-  const row = only(await naming(execute(BOUNDS, [stream, orderingKey]), stream))
+/** Reads how far a stream is stable. Its events are to be read in a later statement. */
+export async function readStableEnds(
+  execute: Execute,
+  stream: string,
+  orderingKey: string | null,
+): Promise<StableEnds> {
+  const row = only(await naming(execute(STABLE_ENDS, [stream, orderingKey]), stream))
   return {
     streamId: numberOf(row, 'stream_id'),
-    slot: row.slot === null ? null : numberOf(row, 'slot'),
+    partition: row.partition === null ? null : numberOf(row, 'partition'),
     trimmedTo: numberOf(row, 'trimmed_to'),
-    bounds: textsOf(row, 'bounds').slice(1).map(Number),
+    stableEnds: textsOf(row, 'stable_ends').slice(1).map(Number),
   }
 }
 
-/** Behind which position each slot begins, at a place. */
-export async function readPositions(execute: Execute, stream: string, place: PlaceParams): Promise<readonly number[]> {
-  const row = only(await naming(execute(POSITIONS, [stream, place.place, place.position, place.timeUs]), stream))
+/** Behind which position each partition begins, at an offset. */
+export async function readPositions(
+  execute: Execute,
+  stream: string,
+  offset: OffsetParams,
+): Promise<readonly number[]> {
+  const row = only(await naming(execute(POSITIONS, [stream, offset.at, offset.position, offset.timeUs]), stream))
   return textsOf(row, 'positions').map(Number)
 }
 
@@ -72,23 +80,23 @@ export async function readPositions(execute: Execute, stream: string, place: Pla
 export async function readEvents(
   execute: Execute,
   stream: string,
-  { streamId, slots, starts, ends }: SlotRanges,
+  { streamId, partitions, starts, ends }: PartitionRanges,
   {
     type,
     orderingKey,
     most,
   }: { readonly type: string | null; readonly orderingKey: string | null; readonly most: number },
 ): Promise<readonly { readonly event: StreamEvent; readonly bytes: number }[]> {
-  const rows = await execute(EVENTS, [streamId, slots, starts, ends, most, type, orderingKey])
+  const rows = await execute(EVENTS, [streamId, partitions, starts, ends, most, type, orderingKey])
   return rows.map((row) => ({ event: toEvent(stream, row), bytes: textOf(row, 'payload').length }))
 }
 
 /** The first position in the ranges; null: they are empty. */
 export async function readNextPosition(
   execute: Execute,
-  { streamId, slots, starts, ends }: SlotRanges,
+  { streamId, partitions, starts, ends }: PartitionRanges,
 ): Promise<number | null> {
-  const [row] = await execute(NEXT, [streamId, slots, starts, ends])
+  const [row] = await execute(NEXT, [streamId, partitions, starts, ends])
   const next = row === undefined ? null : textOrNull(row, 'next')
   return next === null ? null : Number(next)
 }
@@ -109,12 +117,12 @@ function toEvent(stream: string, row: Row): StreamEvent {
 }
 
 // One row of sluice.stream, and one look at pg_locks.
-const BOUNDS = statement(
-  'stream_bounds',
+const STABLE_ENDS = statement(
+  'stream_stable_ends',
   `
-SELECT b.stream_id, b.trimmed_to::text AS trimmed_to, b.bounds::text[] AS bounds,
-       CASE WHEN $2::text IS NOT NULL THEN sluice_private.event_slot($2::text, b.slots) END AS slot
-FROM sluice_private.stream_bounds($1::text) b`,
+SELECT b.stream_id, b.trimmed_to::text AS trimmed_to, b.stable_ends::text[] AS stable_ends,
+       CASE WHEN $2::text IS NOT NULL THEN sluice_private.event_partition($2::text, b.partitions) END AS partition
+FROM sluice_private.stream_stable_ends($1::text) b`,
 )
 
 // By bisection for a time: see sluice_private.positions_at.
@@ -126,7 +134,7 @@ SELECT sluice.stream_positions(
 )::text[] AS positions`,
 )
 
-// Each slot is a range of (slot, position) in the segments that the positions allow, which ends at the limit: see
+// Each partition is a range of (partition, position) in the segments that the positions allow, which ends at the limit: see
 // sluice_private.read_events.
 const EVENTS = statement(
   'stream_events',
@@ -136,7 +144,7 @@ SELECT e.position::text AS position, e.type, e.schema_version, e.payload::text A
 FROM sluice_private.read_events($1::integer, $2::smallint[], $3::bigint[], $4::bigint[], $5::integer, $6::text, $7::text) e`,
 )
 
-// One descent for each slot.
+// One descent for each partition.
 const NEXT = statement(
   'stream_next',
   'SELECT sluice_private.next_position($1::integer, $2::smallint[], $3::bigint[], $4::bigint[])::text AS next',

@@ -5,7 +5,7 @@ import type { KnownGroup } from './known-group.ts'
 
 /** An event that becomes a message of its group's queue. */
 export interface QueuedEvent {
-  readonly slot: number
+  readonly partition: number
   readonly position: number
   /** How many tries have failed. */
   readonly attempt: number
@@ -17,7 +17,7 @@ export interface QueuedEvent {
 
 /** An event that is given up. */
 export interface DeadEvent {
-  readonly slot: number
+  readonly partition: number
   readonly position: number
   readonly attempt: number
   readonly reason: string
@@ -25,16 +25,16 @@ export interface DeadEvent {
   readonly details?: FailureDetails | undefined
 }
 
-/** A slot's progress, from one position to a later one. */
+/** A partition's progress, from one position to a later one. */
 export interface Moved {
-  readonly slot: number
+  readonly partition: number
   readonly from: number
   readonly to: number
 }
 
 /**
- * Makes events messages of the group's queue, in the order of the list, which is that of their positions in each slot. One
- * with a key that is due later is closed for the later ones of its key: see sluice_private.queue_events.
+ * Makes events messages of the group's queue, in the order of the list, which is that of their positions in each
+ * partition. One with a key that is due later is closed for the later ones of its key: see sluice_private.queue_events.
  *
  * @throws SluiceError ROWS_MISSING
  */
@@ -45,7 +45,7 @@ export async function queueEvents(
 ): Promise<void> {
   const sent = execute(QUEUE_EVENTS, [
     groupId,
-    events.map(({ slot }) => slot),
+    events.map(({ partition }) => partition),
     events.map(({ position }) => position),
     events.map(({ attempt }) => attempt),
     events.map(({ dueUs }) => dueUs),
@@ -56,14 +56,14 @@ export async function queueEvents(
 }
 
 /** @throws SluiceError ROWS_MISSING */
-export async function buryEvents(
+export async function deadLetterEvents(
   execute: Execute,
   { groupId }: KnownGroup,
   events: readonly DeadEvent[],
 ): Promise<void> {
-  const sent = execute(BURY_EVENTS, [
+  const sent = execute(DEAD_LETTER_EVENTS, [
     groupId,
-    events.map(({ slot }) => slot),
+    events.map(({ partition }) => partition),
     events.map(({ position }) => position),
     events.map(({ attempt }) => attempt),
     events.map(({ reason }) => reason),
@@ -74,7 +74,7 @@ export async function buryEvents(
 }
 
 /**
- * Moves a group's progress. The rows before are looked up one by one in the primary key, and deleted by their places:
+ * Moves a group's progress. The rows before are looked up one by one in the primary key, and deleted by their ctids:
  * joined to the list, a table with stale statistics would be read as a whole.
  *
  * @throws SluiceError ROWS_MISSING if the rows were not as they were claimed
@@ -82,16 +82,16 @@ export async function buryEvents(
 export async function moveProgress(execute: Execute, { groupId }: KnownGroup, moved: readonly Moved[]): Promise<void> {
   const sent = execute(MOVE_PROGRESS, [
     groupId,
-    moved.map(({ slot }) => slot),
+    moved.map(({ partition }) => partition),
     moved.map(({ from }) => from),
     moved.map(({ to }) => to),
   ])
   await requiringRows(sent)
 }
 
-/** A slot that waits for its next event, which has failed. */
-export interface HeldSlot {
-  readonly slot: number
+/** A partition that waits for its next event, which has failed. */
+export interface HeldPartition {
+  readonly partition: number
   /** Its progress. */
   readonly position: number
   /** Null: it is not tried again by itself. */
@@ -101,15 +101,19 @@ export interface HeldSlot {
 }
 
 /**
- * Lets slots wait, whose progress has been moved to where the failed event is next. Rows of the primary key, one version more of
+ * Lets partitions wait, whose progress has been moved to where the failed event is next. Rows of the primary key, one version more of
  * each.
  *
  * @throws SluiceError ROWS_MISSING if the progress is not as given
  */
-export async function holdSlots(execute: Execute, { groupId }: KnownGroup, held: readonly HeldSlot[]): Promise<void> {
-  const sent = execute(HOLD_SLOTS, [
+export async function holdPartitions(
+  execute: Execute,
+  { groupId }: KnownGroup,
+  held: readonly HeldPartition[],
+): Promise<void> {
+  const sent = execute(HOLD_PARTITIONS, [
     groupId,
-    held.map(({ slot }) => slot),
+    held.map(({ partition }) => partition),
     held.map(({ position }) => position),
     held.map(({ untilUs }) => untilUs),
     held.map(({ attempt }) => attempt),
@@ -134,12 +138,12 @@ const QUEUE_EVENTS = statement(
   'SELECT sluice_private.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[], $7::text[]::jsonb[])',
 )
 
-const BURY_EVENTS = statement(
-  'event_bury',
-  'SELECT sluice_private.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[]::jsonb[])',
+const DEAD_LETTER_EVENTS = statement(
+  'event_dead_letter',
+  'SELECT sluice_private.dead_letter_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[]::jsonb[])',
 )
 
-const HOLD_SLOTS = statement(
+const HOLD_PARTITIONS = statement(
   'event_hold',
   `
 WITH held AS (
@@ -149,8 +153,8 @@ WITH held AS (
   FROM ROWS FROM (
     pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::double precision[]),
     pg_catalog.unnest($5::integer[]), pg_catalog.unnest($6::text[])
-  ) AS given (slot, position, until_us, attempt, error)
-  WHERE p.group_id = $1::integer AND p.slot = given.slot AND p.position = given.position
+  ) AS given (partition, position, until_us, attempt, error)
+  WHERE p.group_id = $1::integer AND p.partition = given.partition AND p.position = given.position
   RETURNING 1
 )
 ${requireAll('(SELECT count(*) FROM held)')}`,
@@ -162,16 +166,16 @@ const MOVE_PROGRESS = statement(
 WITH gone AS (
   DELETE FROM sluice.group_progress p WHERE p.ctid = ANY (ARRAY(
     SELECT had.ctid
-    FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[])) AS given (slot, position)
+    FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[])) AS given (partition, position)
     CROSS JOIN LATERAL (
       SELECT p.ctid FROM sluice.group_progress p
-      WHERE p.group_id = $1::integer AND p.slot = given.slot AND p.position = given.position LIMIT 1
+      WHERE p.group_id = $1::integer AND p.partition = given.partition AND p.position = given.position LIMIT 1
     ) had
   )) RETURNING 1
 ), come AS (
-  INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT $1::integer, given.slot, given.position
-  FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($4::bigint[])) AS given (slot, position)
+  INSERT INTO sluice.group_progress (group_id, partition, position)
+  SELECT $1::integer, given.partition, given.position
+  FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($4::bigint[])) AS given (partition, position)
   RETURNING 1
 )
 ${requireAll('least((SELECT count(*) FROM gone), (SELECT count(*) FROM come))')}`,

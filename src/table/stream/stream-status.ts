@@ -7,8 +7,8 @@ import type { OnFailure } from './known-group.ts'
 export interface StreamStatus {
   /** The name of the stream. */
   readonly stream: string
-  /** Among how many slots its ordering keys are divided. */
-  readonly slots: number
+  /** Among how many partitions its ordering keys are divided. */
+  readonly partitions: number
   /** The last position that was drawn. */
   readonly head: number
   /** Events at this position and before are gone. */
@@ -29,7 +29,7 @@ export interface StreamStatus {
   readonly keepUnread: boolean
   /** How long a segment is open. */
   readonly segmentMs: number
-  /** How many transactions that have appended to one slot are open, in the slot that has most of them. */
+  /** How many transactions that have appended to one partition are open, in the partition that has most of them. */
   readonly openAppends: number
   /** The server process of the oldest one; null also for a prepared transaction. */
   readonly openPid: number | null
@@ -47,12 +47,12 @@ export interface GroupStatus {
   readonly group: string
   /** Its queue: there its failed events are messages, and those that wait behind them. */
   readonly queue: string
-  /** How many events it has not read: counted up to 1,000 a slot, and beyond that taken from the positions. */
+  /** How many events it has not read: counted up to 1,000 a partition, and beyond that taken from the positions. */
   readonly unread: number
   /** How long ago the oldest of them was appended; null: there is none. */
   readonly oldestUnreadAgeMs: number | null
-  /** How many slots have an open append, behind which nothing is read. */
-  readonly slotsHeldBack: number
+  /** How many partitions have an open append, behind which nothing is read. */
+  readonly partitionsHeldBack: number
   /** How long the oldest of these has been open. */
   readonly openForMs: number | null
   /** Deferred events, in its queue: failed and due again, or waiting behind a failed one. */
@@ -69,11 +69,11 @@ export interface GroupStatus {
    * The events that retention removed before the group had read them. The group reads nothing until it is moved. Null: none.
    */
   readonly lost: LostEvents | null
-  /** What happens to failed events: they are deferred to its queue, or block their slots. */
+  /** What happens to failed events: they are deferred to its queue, or block their partitions. */
   readonly onFailure: OnFailure
-  /** How many slots an event blocks that has failed for good, until `groups.retry` or `groups.skip`. */
-  readonly slotsStopped: number
-  /** How many events may be deferred; further failures block their slots. */
+  /** How many partitions an event blocks that has failed for good, until `groups.retry` or `groups.skip`. */
+  readonly partitionsStopped: number
+  /** How many events may be deferred; further failures block their partitions. */
   readonly deferLimit: number
   /** Whether what it has not read stays; null: as its stream says, unless it is paused. */
   readonly keepUnread: boolean | null
@@ -87,9 +87,9 @@ export interface LostEvents {
   readonly to: number
 }
 
-/** A failed event that blocks its slot: by policy (`stop`), or because the group has reached its `deferLimit`. */
+/** A failed event that blocks its partition: by policy (`stop`), or because the group has reached its `deferLimit`. */
 export interface BlockingEvent {
-  /** When it is tried again; null: it blocks its slot until `groups.retry` or `groups.skip`. */
+  /** When it is tried again; null: it blocks its partition until `groups.retry` or `groups.skip`. */
   readonly until: Date | null
   /** How many tries have failed. */
   readonly attempt: number
@@ -97,17 +97,17 @@ export interface BlockingEvent {
   readonly error: string | null
 }
 
-/** How far a group has read one slot: a row of `sluice.group_slots`. */
-export interface GroupSlotStatus {
+/** How far a group has read one partition: a row of `sluice.group_partitions`. */
+export interface GroupPartitionStatus {
   /** From 0. */
-  readonly slot: number
-  /** The group has read the slot up to this position. */
+  readonly partition: number
+  /** The group has read the partition up to this position. */
   readonly position: number
-  /** Up to which position the slot may be read now. */
-  readonly settled: number
+  /** Up to which position the partition may be read now. */
+  readonly stableEnd: number
   /** The first event that it has not read; null: it has read all. */
   readonly nextPosition: number | null
-  /** The failed event that blocks the slot, the next one; null: the slot is not blocked. */
+  /** The failed event that blocks the partition, the next one; null: the partition is not blocked. */
   readonly blockedBy: BlockingEvent | null
   /** How many events it has not read. */
   readonly unread: number
@@ -115,7 +115,7 @@ export interface GroupSlotStatus {
   readonly oldestUnreadAgeMs: number | null
   /** When the group read from it last. */
   readonly movedAt: Date
-  /** The server process of the oldest transaction that has appended to the slot and is open. */
+  /** The server process of the oldest transaction that has appended to the partition and is open. */
   readonly openPid: number | null
   /** How long that has been open. */
   readonly openForMs: number | null
@@ -131,18 +131,18 @@ export async function readGroups(execute: Execute, stream: string | null): Promi
   return (await execute(GROUPS, [stream])).map(GROUP.read)
 }
 
-/** The slots of one group. */
-export async function readGroupSlots(
+/** The partitions of one group. */
+export async function readGroupPartitions(
   execute: Execute,
   stream: string,
   group: string,
-): Promise<readonly GroupSlotStatus[]> {
-  return (await execute(SLOTS, [stream, group])).map(SLOT.read)
+): Promise<readonly GroupPartitionStatus[]> {
+  return (await execute(PARTITIONS, [stream, group])).map(PARTITION.read)
 }
 
 const STREAM = shape<StreamStatus>({
   stream: text(),
-  slots: number(),
+  partitions: number(),
   head: number(),
   trimmedTo: number(),
   events: number(),
@@ -165,7 +165,7 @@ const GROUP = shape<GroupStatus>({
   queue: text(),
   unread: number(),
   oldestUnreadAgeMs: nullable.duration(),
-  slotsHeldBack: number(),
+  partitionsHeldBack: number(),
   openForMs: nullable.duration(),
   deferred: number('deferred'),
   dead: number(),
@@ -174,16 +174,16 @@ const GROUP = shape<GroupStatus>({
   movedAt: date(),
   lost: { select: (of) => `${of}.lost_from, ${of}.lost_to`, read: lostOf },
   onFailure: { select: (of) => `${of}.on_failure`, read: (row) => (row.on_failure === 'stop' ? 'stop' : 'defer') },
-  slotsStopped: number(),
+  partitionsStopped: number(),
   deferLimit: number('defer_limit'),
   keepUnread: nullable.bool(),
   createdAt: date(),
 })
 
-const SLOT = shape<GroupSlotStatus>({
-  slot: number(),
+const PARTITION = shape<GroupPartitionStatus>({
+  partition: number(),
   position: number(),
-  settled: number(),
+  stableEnd: number(),
   nextPosition: nullable.number(),
   blockedBy: { select: heldColumns, read: heldOf },
   unread: number(),
@@ -227,11 +227,11 @@ WHERE $1::text IS NULL OR g.stream = $1::text
 ORDER BY g.stream, g.name`,
 )
 
-const SLOTS = statement(
-  'operate_group_slots',
+const PARTITIONS = statement(
+  'operate_group_partitions',
   `
-SELECT ${SLOT.columns('r')}
-FROM sluice.group_slots r
+SELECT ${PARTITION.columns('r')}
+FROM sluice.group_partitions r
 WHERE r.stream = $1::text AND r.name = $2::text
-ORDER BY r.slot`,
+ORDER BY r.partition`,
 )

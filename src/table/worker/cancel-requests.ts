@@ -19,14 +19,14 @@ export function toCancelRequest(row: Row): CancelRequest {
 
 /**
  * The whole table is read, because it is nearly always empty: a row is written only for a message that was cancelled while
- * it was in flight, and is removed after an hour. For each row, batch_pkey gives the records of this worker. OFFSET 0
+ * it was in flight, and is removed after an hour. For each row, batch_record_pkey gives the records of this worker. OFFSET 0
  * keeps it from becoming a join, whose plan could begin with all messages in flight.
  */
 export const cancelRequests = (workerId: string) => `
 SELECT c.queue, c.message_id::text AS id, (extract(epoch FROM c.asked_at) * 1000000.0)::bigint AS asked_us
 FROM sluice.cancel_request c
 WHERE EXISTS (
-  SELECT FROM sluice.batch b
+  SELECT FROM sluice.batch_record b
   WHERE b.worker_id = ${workerId}::integer AND b.queue = c.queue AND c.message_id = ANY (b.message_ids) OFFSET 0
 )`
 

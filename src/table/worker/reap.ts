@@ -59,7 +59,7 @@ const FREE_BATCHES = statement(
   'batches_free',
   `
 WITH batch AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
+  DELETE FROM sluice.batch_record b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
 )
 SELECT ${WAKE}, coalesce((SELECT pg_catalog.string_agg(b.id::text, ',') FROM batch b), '') AS ids`,
@@ -75,7 +75,7 @@ WITH dead AS (
              ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
   RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
-  DELETE FROM sluice.batch b
+  DELETE FROM sluice.batch_record b
   WHERE b.worker_id IN (SELECT dead.id FROM dead) OR NOT EXISTS (SELECT FROM sluice.worker w WHERE w.id = b.worker_id)
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
 ), in_hand AS (

@@ -1,5 +1,5 @@
 import { bounded } from '../instant.ts'
-import { type ToldQueues, toldQueues, toToldQueues } from '../settings/read-settings.ts'
+import { type AllSettings, allSettings, toAllSettings } from '../settings/read-settings.ts'
 import { booleanOf, type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
 import { type CancelRequest, cancelRequests, toCancelRequest } from './cancel-requests.ts'
 
@@ -64,14 +64,14 @@ export interface Polled {
   /** Milliseconds until the next schedule is due; null if there is none, or all are paused. */
   readonly nextScheduleMs: number | null
   /** The settings of queues; undefined: the version is still the one that was given. */
-  readonly told: ToldQueues | undefined
+  readonly settings: AllSettings | undefined
   /** Which messages that the process has in flight were cancelled. */
   readonly cancelRequests: readonly CancelRequest[]
 }
 
 /**
- * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for what queues have been
- * told since `version`, for what it has in flight and is to cancel, and its heartbeat, if `consumed` says which queues it
+ * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for the settings of
+ * queues that have changed since `version`, for what it has in flight and is to cancel, and its heartbeat, if `consumed` says which queues it
  * consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
  * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
  * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a
@@ -87,12 +87,12 @@ export async function pollQueues(
   version: string | null = null,
 ): Promise<Polled> {
   const rows = await execute(POLL, [workerId, queues, consumed, statistics, version])
-  const told = rows.find((row) => typeof row.told === 'string')
-  const schedule = rows.find((row) => row.queue === null && row !== told)
+  const settings = rows.find((row) => typeof row.settings === 'string')
+  const schedule = rows.find((row) => row.queue === null && row !== settings)
   const requests = rows.filter((row) => typeof row.id === 'string')
   return {
-    queues: rows.filter((row) => row !== told && row !== schedule && !requests.includes(row)).map(toPolled),
-    told: told && toToldQueues(told),
+    queues: rows.filter((row) => row !== settings && row !== schedule && !requests.includes(row)).map(toPolled),
+    settings: settings && toAllSettings(settings),
     cancelRequests: requests.map(toCancelRequest),
     nextScheduleMs: schedule === undefined ? null : numberOf(schedule, 'next_due_us') / 1_000,
   }
@@ -124,7 +124,7 @@ SELECT pg_advisory_unlock(746501, hashtext($1::text)),
 const REST_FLAG = statement('flag_rest', 'SELECT pg_advisory_unlock(746501, hashtext($1::text))')
 
 const TELL_LOWERED = statement(
-  'flag_tell',
+  'flag_announce',
   `
 SELECT CASE WHEN pg_notification_queue_usage() < 0.5::double precision THEN pg_notify('sluice', $1::text) END`,
 )
@@ -149,7 +149,7 @@ WITH clock AS MATERIALIZED (
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
        CASE WHEN first.due_at IS NOT NULL THEN (extract(epoch FROM ${bounded('first.due_at')} - clock.now) * 1000000.0)::bigint END AS next_due_us,
-       NULL AS told, NULL AS id, NULL::bigint AS asked_us
+       NULL AS settings, NULL AS id, NULL::bigint AS asked_us
 FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m
@@ -169,7 +169,7 @@ LEFT JOIN LATERAL (
 ) first ON unkeyed.priority IS NOT NULL
 WHERE unkeyed.priority IS NOT NULL OR keyed.slot IS NOT NULL
 UNION ALL
-SELECT NULL, NULL, NULL, t.told, NULL, NULL FROM (${toldQueues('$5')}
+SELECT NULL, NULL, NULL, t.settings, NULL, NULL FROM (${allSettings('$5')}
 ) t
 UNION ALL
 SELECT r.queue, NULL, NULL, NULL, r.id, r.asked_us FROM (${cancelRequests('$1')}

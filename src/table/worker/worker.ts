@@ -166,7 +166,7 @@ const RESET = statement(
   'worker_reset',
   `
 WITH batch AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id <> ALL ($2::bigint[])
+  DELETE FROM sluice.batch_record b WHERE b.worker_id = $1::integer AND b.id <> ALL ($2::bigint[])
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
 ), alive AS (
   DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'
@@ -178,7 +178,7 @@ const UNREGISTER = statement(
   'worker_unregister',
   `
 WITH batch AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer
+  DELETE FROM sluice.batch_record b WHERE b.worker_id = $1::integer
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
 ), gone AS (
   DELETE FROM sluice.worker w WHERE w.id = $1::integer
@@ -190,9 +190,9 @@ const RECORD_BATCHES = statement(
   'batch_record',
   `
 WITH ended AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
+  DELETE FROM sluice.batch_record b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
 )
-INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)
+INSERT INTO sluice.batch_record (worker_id, id, queue, message_ids, attempts, leased)
 SELECT $1::integer, b.id, b.queue, b.message_ids::bigint[], b.attempts::integer[], b.leased
 FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]) AS b (id, queue, message_ids, attempts, leased)
 ON CONFLICT (worker_id, id) DO NOTHING`,

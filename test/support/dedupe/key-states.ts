@@ -88,7 +88,7 @@ export const KEY_STATES = {
   'completed, not kept': (stage: Stage, policy: OnDuplicate) => complete(stage, policy),
   'completed, no longer kept': async (stage: Stage, policy: OnDuplicate) => {
     await complete(stage, policy, '1h')
-    for (const table of ['settled', 'dedupe']) {
+    for (const table of ['kept_key', 'dedupe']) {
       await stage.database.sql(`UPDATE sluice.${table} SET until = clock_timestamp() WHERE queue = $1`, [stage.queue])
     }
   },

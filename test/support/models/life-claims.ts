@@ -12,20 +12,20 @@ export async function claimObject(
   model: LifeModel,
   system: LifeSystem,
   limit: number,
-  ttlHours: number,
+  leaseHours: number,
   grace: number,
 ) {
-  const hands = await system.takeClaim(limit, ttlHours, grace)
+  const hands = await system.takeClaim(limit, leaseHours, grace)
   const ids = hands?.rows.map(({ id }) => id) ?? []
   await expectTakenByFunction(model, system, ids, limit)
   if (hands === undefined) return
-  const holder = model.takes('claim', ids, model.now + ttlHours * 60)
+  const holder = model.takes('claim', ids, model.now + leaseHours * 60)
   model.renewed(holder, holder.until, holder.until + grace * 60)
-  claimTerms.set(holder, { ttlHours, grace })
+  claimTerms.set(holder, { leaseHours, grace })
   system.hands.set(holder.number, hands)
 }
 
-const claimTerms = new WeakMap<Holder, { readonly ttlHours: number; readonly grace: number }>()
+const claimTerms = new WeakMap<Holder, { readonly leaseHours: number; readonly grace: number }>()
 
 export async function pop(model: LifeModel, system: LifeSystem, limit: number): Promise<void> {
   const ids = await system.pop(limit)
@@ -97,11 +97,11 @@ function outcomeOf(how: End, after: number): Outcome {
 
 export async function renewTheClaim(model: LifeModel, system: LifeSystem, holder: Holder): Promise<void> {
   const { claimId = '' } = system.hands.get(holder.number)!
-  const renewing = () => renewClaim(system.execute, system.queue, claimId, { ttlMs: null, graceMs: null })
+  const renewing = () => renewClaim(system.execute, system.queue, claimId, { leaseMs: null, graceMs: null })
   if (!(await lasts(model, holder, renewing))) return
   await renewing()
-  const { ttlHours, grace } = claimTerms.get(holder)!
-  const until = model.now + ttlHours * 60
+  const { leaseHours, grace } = claimTerms.get(holder)!
+  const until = model.now + leaseHours * 60
   model.renewed(holder, until, until + grace * 60)
 }
 

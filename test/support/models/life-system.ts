@@ -107,7 +107,7 @@ export class LifeSystem {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { connection } of this.hands.values()) if (connection !== undefined) await this.#end(connection, false)
-    await this.sql('DELETE FROM sluice.batch WHERE worker_id = $1', this.#workerId)
+    await this.sql('DELETE FROM sluice.batch_record WHERE worker_id = $1', this.#workerId)
     this.#operator.off('notification', this.#hears)
   }
 
@@ -174,8 +174,8 @@ export class LifeSystem {
     return hands
   }
 
-  async takeClaim(limit: number, ttlHours: number, graceHours: number): Promise<Hands | undefined> {
-    const terms = { limit, ttlMs: ttlHours * HOUR_MS, graceMs: graceHours * HOUR_MS, maxAttempts: 20 }
+  async takeClaim(limit: number, leaseHours: number, graceHours: number): Promise<Hands | undefined> {
+    const terms = { limit, leaseMs: leaseHours * HOUR_MS, graceMs: graceHours * HOUR_MS, maxAttempts: 20 }
     const taken = await takeClaim(this.execute, this.queue, terms)
     return taken && { rows: taken.rows, expired: new Set(), claimId: taken.id }
   }

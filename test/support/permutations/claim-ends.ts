@@ -40,7 +40,7 @@ export const settle = step('settle', async (execute, { queue, claimId, ids }) =>
 })
 
 export const renew = step('renew', async (execute, { queue, claimId }) => {
-  await renewClaim(execute, queue, claimId, { ttlMs: 3_600_000, graceMs: null })
+  await renewClaim(execute, queue, claimId, { leaseMs: 3_600_000, graceMs: null })
   return 'done'
 })
 
@@ -57,7 +57,7 @@ export const expire = step('expire', async (execute, { queue, claimId }) => {
 
 /** Somebody else claims what there is. */
 export const claimAgain = step('claim', async (execute, { queue }) => {
-  const taken = await takeClaim(execute, queue, { limit: 2, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 })
+  const taken = await takeClaim(execute, queue, { limit: 2, leaseMs: 600_000, graceMs: 0, maxAttempts: 20 })
   return String(taken?.rows.length ?? 0)
 })
 
@@ -88,7 +88,7 @@ export function endScenario(
         `SELECT sluice.enqueue($1, '1', ordering_key => CASE WHEN $2 THEN 'key ' || n END)::text AS id FROM generate_series(1, 2) n`,
         [queue, keyed],
       )
-      const terms = { limit: 2, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 }
+      const terms = { limit: 2, leaseMs: 600_000, graceMs: 0, maxAttempts: 20 }
       const taken = await takeClaim(executeAlone(database), queue, terms)
       return { queue, claimId: taken?.id ?? '', ids: rows.map(({ id }) => id), told: [] }
     },

@@ -12,7 +12,7 @@ export function pausing(database: TestDatabase, pause: Pause, ...twin: readonly 
   return edited(database, [...PAUSED_SQL_CLAIM[pause], ...twin])
 }
 
-const TERMS = { limit: 1, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 }
+const TERMS = { limit: 1, leaseMs: 600_000, graceMs: 0, maxAttempts: 20 }
 
 /** The numbers of the claims of each session in each play. */
 const claimIds = new Map<string, string>()

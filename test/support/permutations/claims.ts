@@ -1,5 +1,5 @@
 import { Floors } from '../../../src/claim/floors.ts'
-import { type Claim, type ClaimedRow, claim } from '../../../src/table/claim/claim.ts'
+import { type ClaimedRow, type ClaimedRows, claim } from '../../../src/table/claim/claim.ts'
 import {
   claimFreeSlots,
   claimSlots,
@@ -23,7 +23,7 @@ export interface Target {
   readonly name: string
   readonly key: string | null
   readonly slot: number
-  readonly claim: (execute: Execute, queue: string, limit: number, lease?: Lease) => Promise<Claim>
+  readonly claim: (execute: Execute, queue: string, limit: number, lease?: Lease) => Promise<ClaimedRows>
 }
 
 export interface Targets {
@@ -76,7 +76,7 @@ export interface ClaimWorld {
   readonly ledger: Ledger
   readonly hands: Map<string, readonly ClaimedRow[]>
   /** Claims that stand at their pause. */
-  readonly looks: Map<string, { readonly seen: Seen; readonly claiming: Promise<Claim> }>
+  readonly looks: Map<string, { readonly seen: Seen; readonly claiming: Promise<ClaimedRows> }>
 }
 
 export type ClaimStep = PlayedStep<ClaimWorld>
@@ -216,7 +216,7 @@ export async function accountsOf(
 }
 
 /** The look over the queue, and the claim from the bottom, of a process that knows nothing yet. */
-async function sweep(execute: Execute, queue: string, target: Target): Promise<Claim> {
+async function sweep(execute: Execute, queue: string, target: Target): Promise<ClaimedRows> {
   const floors = new Floors()
   const { priorities, slots } = await scanQueue(execute, queue)
   floors.learn(priorities, slots)

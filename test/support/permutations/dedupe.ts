@@ -1,6 +1,6 @@
 import { inject } from 'vitest'
 import type { OnDuplicate } from '../../../src/message-options.ts'
-import type { Claim, ClaimedRow } from '../../../src/table/claim/claim.ts'
+import type { ClaimedRow, ClaimedRows } from '../../../src/table/claim/claim.ts'
 import { leaseOf } from '../../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
 import { type EnqueueResult, insertDeduped } from '../../../src/table/enqueue/insert-deduped.ts'
@@ -16,7 +16,7 @@ import type { Stage } from './stage.ts'
 export interface KeyWorld {
   readonly queue: string
   readonly target: Target
-  readonly claiming: Map<string, Promise<Claim>>
+  readonly claiming: Map<string, Promise<ClaimedRows>>
   readonly hands: Map<string, readonly ClaimedRow[]>
   /** What each session has done and not committed. */
   readonly open: Map<string, (() => void)[]>

@@ -1,4 +1,4 @@
-import { type ClaimedEvent, claimEvents, lookAtBounds } from '../../../src/table/stream/claim-events.ts'
+import { type ClaimedEvent, claimEvents, lookAtStableEnds } from '../../../src/table/stream/claim-events.ts'
 import type { KnownGroup } from '../../../src/table/stream/known-group.ts'
 import { readGroup } from '../../../src/table/stream/known-group.ts'
 import { moveProgress, type QueuedEvent, queueEvents } from '../../../src/table/stream/settle-events.ts'
@@ -8,7 +8,7 @@ import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Rewrite } from './rewrite.ts'
 import type { Stage } from './stage.ts'
 
-/** A stream of one slot with a group, and what its members have done, in the order of their commits. */
+/** A stream of one partition with a group, and what its members have done, in the order of their commits. */
 export interface GroupWorld {
   readonly stream: string
   readonly group: KnownGroup
@@ -38,8 +38,8 @@ export const look = ({ limit = 10, twin = () => [] }: GroupClaims = {}): GroupSt
     const { stream, group, looks } = world
     await session.begin()
     const execute = session.execute(...twin(world), ...PAUSED_EVENT_CLAIM(world))
-    await lookAtBounds(session.execute(), group)
-    const claim = claimEvents(execute, group, { queue: `${stream}:${GROUP}`, slots: [0], limit, bounds: null })
+    await lookAtStableEnds(session.execute(), group)
+    const claim = claimEvents(execute, group, { queue: `${stream}:${GROUP}`, partitions: [0], limit, stableEnds: null })
     const claiming = claim.then(({ events }) => events)
     claiming.catch(() => undefined)
     looks.set(session.name, claiming)
@@ -61,7 +61,7 @@ export const handle: GroupStep = {
     if (first === undefined || last === undefined) return
     try {
       if (queued.length > 0) await queueEvents(session.execute(), group, queued)
-      await moveProgress(session.execute(), group, [{ slot: 0, from: first.from, to: last.position }])
+      await moveProgress(session.execute(), group, [{ partition: 0, from: first.from, to: last.position }])
     } catch {
       inHand.delete(session.name)
       await session.rollBack()
@@ -94,7 +94,7 @@ function outcomesOf(events: readonly ClaimedEvent[], bad: number | undefined) {
   const handled: number[] = []
   const queued: QueuedEvent[] = []
   const held = new Set<string>()
-  for (const { slot, position, row, deferred } of events) {
+  for (const { partition, position, row, deferred } of events) {
     const { orderingKey } = row
     const waits = deferred || held.has(orderingKey ?? '')
     if (!waits && position !== bad) {
@@ -103,7 +103,7 @@ function outcomesOf(events: readonly ClaimedEvent[], bad: number | undefined) {
     }
     held.add(orderingKey ?? '')
     const dueUs = waits ? null : NEVER_US
-    queued.push({ slot, position, attempt: waits ? 0 : 1, dueUs, error: waits ? null : 'no' })
+    queued.push({ partition, position, attempt: waits ? 0 : 1, dueUs, error: waits ? null : 'no' })
   }
   return { handled, queued }
 }

@@ -24,7 +24,7 @@ export const leased = (claims?: Claims): readonly ClaimStep[] => [
 ]
 
 /**
- * A leased claim without a pause. Before version 17 one that waited for a row to be moved does not find it at its place,
+ * A leased claim without a pause. Before version 17 one that waited for a row to be moved does not find it by its ctid,
  * and fails as a whole.
  */
 export const leaseAtOnce = (claims: Claims = {}): ClaimStep => ({

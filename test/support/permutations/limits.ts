@@ -4,7 +4,7 @@ import { settleClaimed } from '../../../src/table/pull/settle-claim.ts'
 import { takeClaim } from '../../../src/table/pull/take.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, put } from '../rows/claim-session.ts'
-import { tell } from '../rows/queue-settings.ts'
+import { setQueueColumns } from '../rows/queue-settings.ts'
 import { acked } from '../rows/settled-rows.ts'
 import { ackLeased } from '../rows/write-settled.ts'
 import { executeAlone } from './claims.ts'
@@ -175,7 +175,7 @@ export const takes: LimitStep = {
   name: 'takes',
   run: async (session, world) => {
     await session.begin()
-    const terms = { limit: 2, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 }
+    const terms = { limit: 2, leaseMs: 600_000, graceMs: 0, maxAttempts: 20 }
     const taken = await takeClaim(session.execute(), world.queue, terms)
     if (taken === undefined) return
     world.claimIds.set(session.name, taken.id)
@@ -212,7 +212,7 @@ export function limitScenario(
     sessions,
     prepare: async (queue, session) => {
       await put(database, queue, [{}, {}, {}])
-      await tell(database, queue, { ...settings })
+      await setQueueColumns(database, queue, { ...settings })
       if (settings.rate !== undefined)
         await database.sql(`INSERT INTO sluice.bucket VALUES ($1, '', $2, clock_timestamp())`, [queue, settings.rate])
       const maps = { inFlight: new Map(), permits: new Map(), claimIds: new Map() }

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { executeOn } from '../../../src/connection/open-client.ts'
 import { claimSettings } from '../../../src/table/planner.ts'
 import type { Execute } from '../../../src/table/statement.ts'
-import { lookAtBounds } from '../../../src/table/stream/claim-events.ts'
+import { lookAtStableEnds } from '../../../src/table/stream/claim-events.ts'
 import { type KnownGroup, readGroup } from '../../../src/table/stream/known-group.ts'
 import { test as base } from '../servers/undisturbed.ts'
 import { type Explained, explain, type PlanMode, recorded } from './explain.ts'
@@ -12,9 +12,9 @@ import { type Statistics, setStatistics } from './statistics.ts'
 export interface LogTarget extends KnownGroup {
   readonly name: string
   readonly queue: string
-  /** As {@link lookAtBounds} gives them. */
-  readonly bounds: string
-  /** How far it has read the first slot. */
+  /** As {@link lookAtStableEnds} gives them. */
+  readonly stableEnds: string
+  /** How far it has read the first partition. */
   readonly at: number
 }
 
@@ -30,10 +30,10 @@ export interface Log {
   readonly deferred: LogTarget
   /** Its queue has had 20,000 messages with keys, which are dead rows. */
   readonly failed: LogTarget
-  /** Five events of each slot are unread. */
+  /** Five events of each partition are unread. */
   readonly near: LogTarget
   with(statistics: Statistics): Promise<void>
-  /** Of the statement with this name, in a transaction that has locked the first slot. */
+  /** Of the statement with this name, in a transaction that has locked the first partition. */
   explain(send: SendOfLog, target: LogTarget, how?: How): Promise<Explained>
 }
 
@@ -46,21 +46,21 @@ interface How {
 
 export const EVENTS = 200_000
 export const FAILED = 20_000
-const SLOTS = 16
+const PARTITIONS = 16
 const MOVES = 4_000
 
-/** `test` on a stream with 200,000 events in 16 slots, in a database in which another session has had a snapshot open from the beginning. */
+/** `test` on a stream with 200,000 events in 16 partitions, in a database in which another session has had a snapshot open from the beginning. */
 export const test = base.extend('log', { scope: 'file' }, async ({ database }, { onCleanup }): Promise<Log> => {
   const client = new pg.Client({ connectionString: database.url })
   const idle = new pg.Client({ connectionString: database.url })
   await Promise.all([client.connect(), idle.connect()])
   onCleanup(async () => void (await Promise.all([client.end(), idle.end()])))
-  await client.query(`SELECT sluice.create_stream('log', ${SLOTS}::smallint)`)
+  await client.query(`SELECT sluice.create_stream('log', ${PARTITIONS}::smallint)`)
   await idle.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
   await idle.query('SELECT count(*) FROM sluice.group_progress')
   await client.query(
-    `INSERT INTO sluice.event (stream_id, slot, position, ordering_key, payload)
-     SELECT 1, n % ${SLOTS}, nextval('sluice.event_position_1'), CASE WHEN n % 2 = 0 THEN 'key ' || n % 5000 END, '{"n": 1}'
+    `INSERT INTO sluice.event (stream_id, partition, position, ordering_key, payload)
+     SELECT 1, n % ${PARTITIONS}, nextval('sluice.event_position_1'), CASE WHEN n % 2 = 0 THEN 'key ' || n % 5000 END, '{"n": 1}'
      FROM generate_series(0, ${EVENTS - 1}) n ORDER BY n`,
   )
   await client.query(
@@ -75,7 +75,7 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
     dead: await makeGroup(client, { name: 'dead', moves: MOVES, at: EVENTS / 2 }),
     deferred: await makeGroup(client, { name: 'deferred', moves: 1, at: EVENTS / 2 }),
     failed: await makeGroup(client, { name: 'failed', moves: 1, at: EVENTS / 2 }),
-    near: await makeGroup(client, { name: 'near', moves: 1, at: EVENTS - 5 * SLOTS }),
+    near: await makeGroup(client, { name: 'near', moves: 1, at: EVENTS - 5 * PARTITIONS }),
   }
   for (const { groupId } of [groups.deferred, groups.failed])
     await client.query('SELECT sluice_private.note_queued($1)', [groupId])
@@ -92,7 +92,7 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
     explain: async (send, target, { name, mode, change = unchanged } = {}) => {
       const { statement, params } = await recorded((execute) => send(execute, target), name)
       const changed = { statement: { ...statement, text: change(statement.text) }, params }
-      return explain(client, changed, mode, `${claimSettings()}; SELECT set_config('sluice.slots', '0', true)`)
+      return explain(client, changed, mode, `${claimSettings()}; SELECT set_config('sluice.partitions', '0', true)`)
     },
   }
 })
@@ -110,16 +110,16 @@ async function makeGroup(client: pg.Client, { name, moves, at }: Made): Promise<
   const execute = executeOn(client)
   const group = await readGroup(execute, 'log', name)
   await client.query(
-    `INSERT INTO sluice.group_progress (group_id, slot, position)
-     SELECT $1, slot, $2::integer - ($3::integer - n) FROM generate_series(0, ${SLOTS - 1}) slot, generate_series(1, $3::integer) n
-     ORDER BY n, slot`,
+    `INSERT INTO sluice.group_progress (group_id, partition, position)
+     SELECT $1, partition, $2::integer - ($3::integer - n) FROM generate_series(0, ${PARTITIONS - 1}) partition, generate_series(1, $3::integer) n
+     ORDER BY n, partition`,
     [group.groupId, at, moves],
   )
   await client.query('DELETE FROM sluice.group_progress p WHERE p.group_id = $1 AND p.position < $2::integer', [
     group.groupId,
     at,
   ])
-  return { ...group, name, at, queue: `log:${name}`, bounds: await lookAtBounds(execute, group) }
+  return { ...group, name, at, queue: `log:${name}`, stableEnds: await lookAtStableEnds(execute, group) }
 }
 
 function unchanged(text: string): string {

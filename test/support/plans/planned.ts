@@ -87,8 +87,8 @@ const evidence = /^Index (Only )?Scan crash_pkey$/
 // A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
 const byIds = [/^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
 
-// The places come one by one from the primary key.
-const byPlace = [/^Index (Only )?Scan message_pkey$/, /^Tid Scan message$/]
+// The ctids come one by one from the primary key.
+const byCtid = [/^Index (Only )?Scan message_pkey$/, /^Tid Scan message$/]
 
 export const STATEMENTS: readonly Planned[] = [
   {
@@ -162,7 +162,7 @@ const laterUnderLease = (leased: LeasedId) => ({ ...leased, dueUs: 1, attempt: 1
 const deadUnderLease = (leased: LeasedId) => ({ ...leased, attempt: 1, reason: 'too many', error: 'broken' })
 const leasedIds = (ids: readonly string[]) => ids.map((id) => ({ id, lease: LEASE.lease }))
 // The rows to settle, and to lease, by their ids.
-const settling = VERSION < 170_000 ? byPlace : [byId, ...byIds]
+const settling = VERSION < 170_000 ? byCtid : [byId, ...byIds]
 const leasing = [...settling, /^Index (Only )?Scan worker_pkey$/]
 
 /** Of leased mode. They leave dead rows behind too. */
@@ -237,7 +237,7 @@ export const WRITES: readonly Planned[] = [
   {
     name: 'an ack of 100, as before version 17,',
     send: (execute, { ids }) => acked(execute, 'busy', ids, 160_000),
-    ways: byPlace,
+    ways: byCtid,
     buffers: 1_000,
     free: true,
   },
@@ -258,7 +258,7 @@ export const WRITES: readonly Planned[] = [
   {
     name: 'a record of a batch',
     send: (execute, { ids }) => batchRecorded(execute, 'busy', ids),
-    ways: [/^(Bitmap )?Index Scan batch_pkey$/, /^Bitmap Heap Scan$/],
+    ways: [/^(Bitmap )?Index Scan batch_record_pkey$/, /^Bitmap Heap Scan$/],
     buffers: 40,
     free: true,
   },

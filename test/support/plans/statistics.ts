@@ -46,7 +46,7 @@ async function setSize(client: pg.ClientBase, relation: Relation, rows: number, 
   ])
 }
 
-/** Of 50 rows: messages with one priority, all due, and none with a key; events and progress of the slot that a queue stands for. */
+/** Of 50 rows: messages with one priority, all due, and none with a key; events and progress of the partition that a queue stands for. */
 const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values: (queue: string) => string }>> = {
   'sluice.message': {
     columns: 'queue, id, due_at, payload',
@@ -58,10 +58,10 @@ const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values
       `${queue}, n, clock_timestamp() - n * interval '1 second', 5, 1, '{}', '{}', 20, 'Too many attempts', clock_timestamp()`,
   },
   'sluice.event_1_0': {
-    columns: 'stream_id, slot, position, payload',
+    columns: 'stream_id, partition, position, payload',
     values: (queue) => `1, length(${queue}), n, '{}'`,
   },
-  'sluice.group_progress': { columns: 'group_id, slot, position', values: (queue) => `1, length(${queue}), n` },
+  'sluice.group_progress': { columns: 'group_id, partition, position', values: (queue) => `1, length(${queue}), n` },
 }
 
 async function copyFromFewRows(client: pg.ClientBase, relation: Relation, queues: readonly string[]): Promise<void> {

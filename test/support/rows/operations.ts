@@ -61,7 +61,7 @@ export async function register(
   // Below zero: of events, which have no rows to be looked up.
   const ids = Array.from({ length: inHand }, (_, at) => -1 - at)
   await client.query(
-    `INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts) VALUES ($1, 1, $2, $3::bigint[], $4::integer[])`,
+    `INSERT INTO sluice.batch_record (worker_id, id, queue, message_ids, attempts) VALUES ($1, 1, $2, $3::bigint[], $4::integer[])`,
     [id, queues[0], ids, ids.map(() => 0)],
   )
 }

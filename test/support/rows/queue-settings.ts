@@ -1,7 +1,7 @@
 import type { TestDatabase } from '../servers/database.ts'
 
-/** Tells a queue something, by the columns of its row. */
-export async function tell(
+/** Sets a queue, by the columns of its row. */
+export async function setQueueColumns(
   database: Pick<TestDatabase, 'sql'>,
   queue: string,
   settings: Readonly<Record<string, unknown>>,

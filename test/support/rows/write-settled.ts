@@ -4,12 +4,12 @@ import { type LeasedId, LOCKED, leased } from '../../../src/table/settle/fence.t
 import type { Kept } from '../../../src/table/settle/keep.ts'
 import { type KeptKey, keepKeys } from '../../../src/table/settle/keep-keys.ts'
 import {
-  buryRows,
+  ackRows,
   type DeadRow,
+  deadLetterRows,
   type LaterRow,
   moveToHistory,
   postponeRows,
-  removeRows,
   type SettleIn,
 } from '../../../src/table/settle/settle.ts'
 import type { Execute } from '../../../src/table/statement.ts'
@@ -30,7 +30,7 @@ function byLease(queue: string, messages: readonly LeasedId[], serverVersion = S
 const idsOf = (messages: readonly { readonly id: string }[]) => messages.map(({ id }) => id)
 
 export async function ackMessages(execute: Execute, queue: string, ids: readonly string[], version?: number) {
-  await removeRows(execute, locked(queue, version), ids)
+  await ackRows(execute, locked(queue, version), ids)
 }
 
 export async function ackAndKeep(
@@ -59,7 +59,7 @@ export async function deadLetterMessages(
   messages: readonly DeadRow[],
   version?: number,
 ) {
-  await buryRows(execute, locked(queue, version), messages)
+  await deadLetterRows(execute, locked(queue, version), messages)
 }
 
 export async function dropMessages(execute: Execute, queue: string, ids: readonly string[], reason: DropReason) {
@@ -71,7 +71,7 @@ export async function keepKeysLocked(execute: Execute, queue: string, kept: read
 }
 
 export function ackLeased(execute: Execute, queue: string, messages: readonly LeasedId[], version?: number) {
-  return removeRows(execute, byLease(queue, messages, version), idsOf(messages))
+  return ackRows(execute, byLease(queue, messages, version), idsOf(messages))
 }
 
 export function ackAndKeepLeased(
@@ -100,7 +100,7 @@ export function deadLetterLeased(
   messages: readonly (DeadRow & LeasedId)[],
   version?: number,
 ) {
-  return buryRows(execute, byLease(queue, messages, version), messages)
+  return deadLetterRows(execute, byLease(queue, messages, version), messages)
 }
 
 export function dropLeased(execute: Execute, queue: string, messages: readonly LeasedId[], reason: DropReason) {

@@ -3,18 +3,18 @@ import type { TestDatabase } from '../servers/database.ts'
 
 /** One event as the auditor has read it. */
 export interface AuditedEvent {
-  readonly slot: number
+  readonly partition: number
   readonly position: number
   readonly key: string | null
   readonly payload: string
 }
 
-/** How a reader looks for what is settled: as groups do, or in a way that loses events. */
+/** How a reader looks for what is stable: as groups do, or in a way that loses events. */
 export type Look = 'as groups do' | 'in the statement that reads'
 
 /**
- * Reads a stream as a group does: asks up to where it is settled, reads in a later statement what lies behind its own
- * progress, and moves that to the bounds. It never looks back.
+ * Reads a stream as a group does: asks up to where it is stable, reads in a later statement what lies behind its own
+ * progress, and moves that to the stable ends. It never looks back.
  */
 export class Auditor {
   readonly #client: pg.Client
@@ -37,43 +37,44 @@ export class Auditor {
 
   async read(): Promise<void> {
     if (this.#look === 'in the statement that reads') return this.#readAtOnce()
-    const { rows: looked } = await this.#client.query<{ bounds: string[] }>(`SELECT ${BOUNDS} AS bounds ${OF_STREAM}`, [
+    const { rows: looked } = await this.#client.query<{ ends: string[] }>(`SELECT ${ENDS} AS ends ${OF_STREAM}`, [
       this.#stream,
     ])
-    const bounds = looked[0]!.bounds.slice(1).map(Number)
-    const { rows } = await this.#client.query<Read>(`${READ} ORDER BY e.slot, e.position`, [
+    const ends = looked[0]!.ends.slice(1).map(Number)
+    const { rows } = await this.#client.query<Read>(`${READ} ORDER BY e.partition, e.position`, [
       this.#stream,
-      this.#from(bounds.length),
-      bounds,
+      this.#from(ends.length),
+      ends,
     ])
-    this.#move(bounds, rows)
+    this.#move(ends, rows)
   }
 
-  /** The snapshot of the events is older than the bounds. */
+  /** The snapshot of the events is older than the ends. */
   async #readAtOnce(): Promise<void> {
-    const { rows } = await this.#client.query<{ bounds: string[]; events: Read[] | null }>(
-      `SELECT b.bounds, (
-         SELECT json_agg(e) FROM (${READ.replace('$3::bigint[]', 'b.bounds[2:]')}) e
+    const { rows } = await this.#client.query<{ ends: string[]; events: Read[] | null }>(
+      `SELECT b.ends, (
+         SELECT json_agg(e) FROM (${READ.replace('$3::bigint[]', 'b.ends[2:]')}) e
        ) AS events
-       FROM (SELECT ${BOUNDS} AS bounds ${OF_STREAM} OFFSET 0) b`,
+       FROM (SELECT ${ENDS} AS ends ${OF_STREAM} OFFSET 0) b`,
       [this.#stream, this.#from(64)],
     )
-    const bounds = rows[0]!.bounds.slice(1).map(Number)
+    const ends = rows[0]!.ends.slice(1).map(Number)
     this.#move(
-      bounds,
+      ends,
       (rows[0]!.events ?? []).toSorted((a, b) => Number(a.position) - Number(b.position)),
     )
   }
 
-  #from(slots: number): readonly number[] {
-    return Array.from({ length: slots }, (_, slot) => this.#progress[slot] ?? 0)
+  #from(partitions: number): readonly number[] {
+    return Array.from({ length: partitions }, (_, partition) => this.#progress[partition] ?? 0)
   }
 
-  #move(bounds: readonly number[], rows: readonly Read[]): void {
-    for (const { slot, position, key, payload } of rows) {
-      this.events.push({ slot, position: Number(position), key, payload: String(payload) })
+  #move(ends: readonly number[], rows: readonly Read[]): void {
+    for (const { partition, position, key, payload } of rows) {
+      this.events.push({ partition, position: Number(position), key, payload: String(payload) })
     }
-    for (const [slot, bound] of bounds.entries()) this.#progress[slot] = Math.max(this.#progress[slot] ?? 0, bound)
+    for (const [partition, end] of ends.entries())
+      this.#progress[partition] = Math.max(this.#progress[partition] ?? 0, end)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -82,18 +83,18 @@ export class Auditor {
 }
 
 interface Read {
-  readonly slot: number
+  readonly partition: number
   readonly position: string
   readonly key: string | null
   readonly payload: unknown
 }
 
-const BOUNDS = 'sluice_private.slot_bounds(s.id, s.positions)'
+const ENDS = 'sluice_private.stable_ends(s.id, s.positions)'
 const OF_STREAM = 'FROM sluice.stream s WHERE s.stream = $1'
 const READ = `
-SELECT e.slot, e.position::text AS position, e.ordering_key AS key, e.payload
+SELECT e.partition, e.position::text AS position, e.ordering_key AS key, e.payload
 FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id
-WHERE s.stream = $1 AND e.position > ($2::bigint[])[e.slot + 1] AND e.position <= ($3::bigint[])[e.slot + 1]`
+WHERE s.stream = $1 AND e.position > ($2::bigint[])[e.partition + 1] AND e.position <= ($3::bigint[])[e.partition + 1]`
 
 /** What an auditor has missed, read twice, or read out of order; nothing if all is well. */
 export async function faultsOf(
@@ -108,9 +109,9 @@ export async function faultsOf(
   const seen = new Set(events.map(({ position }) => position))
   const last = new Map<string, number>()
   let disordered = 0
-  for (const { slot, position } of events) {
-    if (position < (last.get(`${slot}`) ?? 0)) disordered += 1
-    last.set(`${slot}`, position)
+  for (const { partition, position } of events) {
+    if (position < (last.get(`${partition}`) ?? 0)) disordered += 1
+    last.set(`${partition}`, position)
   }
   const lost = committed.filter(({ position }) => !seen.has(Number(position))).length
   return { lost, twice: events.length - seen.size, disordered }

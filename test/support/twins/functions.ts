@@ -107,16 +107,16 @@ export const SEEK_UNLOCKED = edit(
   'this_group := sluice_private.find_group(log.stream, name);',
 )
 /** A segment in which an append is open may go. */
-export const OPEN_SEGMENT_GOES = edit('mark_segments', 'EXIT WHEN settled < ends;', '')
+export const OPEN_SEGMENT_GOES = edit('mark_segments', 'EXIT WHEN stable_end < ends;', '')
 export const APPENDS_UNLOCKED = edit('lock_shared', 'pg_advisory_xact_lock_shared', 'int4pl')
 /** A session that remembers its floors beyond the transaction that has locked them, which loses nothing. */
 export const APPENDS_REMEMBERED = edit('open_appends', 'floors::text, true)', 'floors::text, false)')
 /** A session that keeps positions for later. */
 export const POSITIONS_CACHED = edit('create_stream', 'CACHE 1', 'CACHE 10')
-export const SLOW_BOUNDS = edit('slot_bounds', 'BEGIN', 'BEGIN PERFORM pg_sleep(0.005);')
+export const SLOW_STABLE_ENDS = edit('stable_ends', 'BEGIN', 'BEGIN PERFORM pg_sleep(0.005);')
 /** A look that reads the locks before the head. */
 export const HEAD_READ_LATE = edit(
-  'slot_bounds',
+  'stable_ends',
   'IF locks IS NULL THEN',
   'PERFORM pg_sleep(0.005); head := coalesce(pg_sequence_last_value(positions), 0); IF locks IS NULL THEN',
 )

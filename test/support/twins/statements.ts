@@ -9,14 +9,14 @@ export const PAUSED_CLAIM: readonly Rewrite[] = of(
   [
     ...['claim', 'claim_free_slots', 'claim_slots', 'claim_whole_queue'],
     ...['claim_leased', 'claim_free_slots_leased', 'claim_slots_leased'],
-    ...['claim_leased_by_place', 'claim_free_slots_leased_by_place', 'claim_slots_leased_by_place'],
+    ...['claim_leased_by_ctid', 'claim_free_slots_leased_by_ctid', 'claim_slots_leased_by_ctid'],
   ],
   'SELECT c.now,',
   'SELECT c.now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext($1::text)) AS gate,',
 )
 
 /** A claim that takes the versions of rows that its snapshot has, whoever has them locked or leased since. */
-export const CLAIM_UNLOCKED = of(['claim', 'claim_leased', 'claim_leased_by_place'], 'FOR UPDATE OF m SKIP LOCKED', '')
+export const CLAIM_UNLOCKED = of(['claim', 'claim_leased', 'claim_leased_by_ctid'], 'FOR UPDATE OF m SKIP LOCKED', '')
 export const KEYED_CLAIM_UNLOCKED = of(['claim_slots'], 'FOR UPDATE OF m', '')
 export const SLOT_UNLOCKED = of(['claim_slots'], 'FOR NO KEY UPDATE OF s SKIP LOCKED', '')
 export const KEYED_CLAIM_SKIPPING = of(['claim_slots'], 'FOR UPDATE OF m', 'FOR UPDATE OF m SKIP LOCKED')
@@ -27,7 +27,7 @@ const SEEN = `AND CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.ol
 
 /** A claim that takes messages of a slot whose row has been written since its snapshot. */
 export const NEWER_SLOT_TAKEN = of(
-  ['claim_free_slots', 'claim_slots'].flatMap((name) => [name, `${name}_leased`, `${name}_leased_by_place`]),
+  ['claim_free_slots', 'claim_slots'].flatMap((name) => [name, `${name}_leased`, `${name}_leased_by_ctid`]),
   SEEN,
   '',
 )
@@ -71,20 +71,20 @@ export const LEASED_KEYS_CLOSED_ABOVE = [
 
 /** A claim that does not say which leases have run out. */
 export const RUN_OUT_UNTOLD = of(
-  ['claim', 'claim_slots', 'claim_free_slots'].flatMap((name) => [`${name}_leased`, `${name}_leased_by_place`]),
+  ['claim', 'claim_slots', 'claim_free_slots'].flatMap((name) => [`${name}_leased`, `${name}_leased_by_ctid`]),
   'FROM picked p WHERE p.lease > 0',
   'FROM picked p WHERE false',
 )
 
 const OWN_LEASE = 'm.lease = ($3::bigint[])[pg_catalog.array_position($2::bigint[], m.id)]'
 const ANY_LEASE = '$3::bigint[] IS NOT NULL'
-export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_place'], OWN_LEASE, ANY_LEASE)
-export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_place'], OWN_LEASE, ANY_LEASE)
+export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_ctid'], OWN_LEASE, ANY_LEASE)
+export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_ctid'], OWN_LEASE, ANY_LEASE)
 
 const KEY_CLOSED = 'lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)'
 const KEY_OPENED = 'lease = NULL'
 /** A message that is given up leaves its key open. */
-export const RETRY_OPENS_KEY = of(['postpone_leased', 'postpone_leased_by_place'], KEY_CLOSED, KEY_OPENED)
+export const RETRY_OPENS_KEY = of(['postpone_leased', 'postpone_leased_by_ctid'], KEY_CLOSED, KEY_OPENED)
 export const RESCUE_OPENS_KEY = of(['worker_reap'], KEY_CLOSED, KEY_OPENED)
 export const RESCUE_OF_ANY_LEASE = of(['worker_reap'], 'AND r.lease = l.lease LIMIT', 'LIMIT')
 

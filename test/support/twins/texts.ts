@@ -30,7 +30,7 @@ export function plain(text: string): string {
 }
 
 /** Any group, to make the statements that are made for each stream when it is first read. */
-export const SOME_GROUP: TwinOfGroup = { stream: 'log', group: { streamId: 7, groupId: 1, slots: 1 } }
+export const SOME_GROUP: TwinOfGroup = { stream: 'log', group: { streamId: 7, groupId: 1, partitions: 1 } }
 
 export async function groupStatements(): Promise<readonly Statement[]> {
   const made: Statement[] = []
@@ -39,7 +39,7 @@ export async function groupStatements(): Promise<readonly Statement[]> {
     return []
   }
   const { group } = SOME_GROUP
-  const claim = { queue: 'q', slots: [0], limit: 1, bounds: null }
+  const claim = { queue: 'q', partitions: [0], limit: 1, stableEnds: null }
   await Promise.allSettled([claimEvents(execute, group, claim), readRest(execute, group, null)])
   return made
 }

@@ -94,7 +94,7 @@ export class LeasedOutcome {
       case 'gone':
         return { id, state: 'gone', attempt: null, dueUs: null }
       case 'blocked':
-        throw new TypeError(`message ${id}: expected to be in a log, which is where a decision blocks a slot`)
+        throw new TypeError(`message ${id}: expected to be in a log, which is where a decision blocks a partition`)
     }
   }
 }

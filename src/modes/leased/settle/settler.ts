@@ -129,7 +129,7 @@ export class Settler {
       const next = outcome.refused(error, this.rules)
       if (next !== undefined) this.#again([next], error)
       // The handler's own transaction has removed it: only the evidence about it is left.
-      else if (outcome.leased.isCommitted) this.#tell(outcomes, new Set())
+      else if (outcome.leased.isCommitted) this.#finish(outcomes, new Set())
       else this.#lost(outcome.leased)
     }
   }
@@ -147,7 +147,7 @@ export class Settler {
     const { ids, locked, untouched } = await this.#writer.settle(outcomes, nowUs, isRepeated)
     const again = outcomes.filter(({ id }) => locked.has(id))
     const written = outcomes.filter(({ id }) => !locked.has(id) && !untouched.has(id))
-    this.#tell(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
+    this.#finish(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
     if (again.length > 0) this.#again(again, new Error(`Somebody has locked or moved ${again.length} leased messages`))
     for (const outcome of outcomes.filter(({ id }) => untouched.has(id)))
       this.#refused([outcome], leftUntouched(this.#consumption.plan.queue, outcome.id))
@@ -193,7 +193,7 @@ export class Settler {
     this.#runtime.report({ kind: 'settlement.failed', queue, error: toReport(error), retryInMs })
   }
 
-  #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
+  #finish(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
     const settled: LeasedOutcome[] = []
     for (const outcome of outcomes) {
       const { leased, isBack, decided } = outcome
@@ -203,10 +203,10 @@ export class Settler {
         if (!isBack) settled.push(outcome)
       }
     }
-    if (settled.length > 0) this.#tellSettled(settled)
+    if (settled.length > 0) this.#reportSettled(settled)
   }
 
-  #tellSettled(settled: readonly LeasedOutcome[]): void {
+  #reportSettled(settled: readonly LeasedOutcome[]): void {
     const decided = settled.map((outcome) => outcome.decided)
     for (const { event } of decided) if (event !== undefined) this.#runtime.report(event)
     const counts = countsOf(decided)

@@ -7,7 +7,7 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** Of one slot. */
+/** Of one partition. */
 const test = base.extend('stream', async ({ database, queue }) => {
   await database.sql('SELECT sluice.create_stream($1, 1)', [queue])
   return queue
@@ -43,10 +43,10 @@ describe('a position behind the end', () => {
     const client = await connect(database)
     const begun = Promise.withResolvers<void>()
     const reading: Reading = (work) => work(executeOn(client)).finally(begun.resolve)
-    const place = { position: null, timeUs: null }
+    const offset = { position: null, timeUs: null }
     const plan = { stream, orderingKey: null, type: null, limit: 1, follow: true } as const
     const pages = streamPages(
-      { ...plan, from: { ...place, place: 'position', position: 5 }, to: { ...place, place: 'end' } },
+      { ...plan, from: { ...offset, at: 'position', position: 5 }, to: { ...offset, at: 'end' } },
       reading,
       new AbortController().signal,
     )

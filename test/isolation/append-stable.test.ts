@@ -5,14 +5,14 @@ import { type Stage, test } from '../support/permutations/stage.ts'
 import { edited } from '../support/rows/edited-functions.ts'
 import { APPENDS_UNLOCKED } from '../support/twins/functions.ts'
 
-/** A stream of one slot, and what a reader of it has read behind its progress, which never goes back. */
+/** A stream of one partition, and what a reader of it has read behind its progress, which never goes back. */
 interface StreamWorld {
   readonly stream: string
-  /** Where its settled part ended when the play began. */
+  /** Where its stable part ended when the play began. */
   readonly start: number
   readonly read: number[]
   progress: number
-  bound: number
+  stableEnd: number
 }
 
 type StreamStep = PlayedStep<StreamWorld>
@@ -45,17 +45,21 @@ const look: StreamStep = {
   name: 'looks',
   run: async (session, world) => {
     if (session.client.getTransactionStatus() === 'I') await session.begin()
-    const { rows } = await session.client.query<{ bound: string }>(BOUND, [world.stream])
-    world.bound = Number(rows[0]!.bound)
+    const { rows } = await session.client.query<{ stableEnd: string }>(STABLE_END, [world.stream])
+    world.stableEnd = Number(rows[0]!.stableEnd)
   },
 }
 
 const read: StreamStep = {
   name: 'reads',
   run: async (session, world) => {
-    const { rows } = await session.client.query<{ position: string }>(READ, [world.stream, world.progress, world.bound])
+    const { rows } = await session.client.query<{ position: string }>(READ, [
+      world.stream,
+      world.progress,
+      world.stableEnd,
+    ])
     world.read.push(...rows.map(({ position }) => Number(position)))
-    world.progress = Math.max(world.progress, world.bound)
+    world.progress = Math.max(world.progress, world.stableEnd)
     await session.commit()
   },
 }
@@ -65,26 +69,26 @@ function scenarioOf({ database }: Stage, sessions: Scenario<StreamWorld>['sessio
     sessions,
     prepare: async () => {
       await database.sql(`SELECT sluice.create_stream('one', 1)`)
-      const [row] = await database.sql<{ bound: string }>(BOUND, ['one'])
-      const start = Number(row?.bound)
-      return { stream: 'one', start, read: [], progress: start, bound: start }
+      const [row] = await database.sql<{ stableEnd: string }>(STABLE_END, ['one'])
+      const start = Number(row?.stableEnd)
+      return { stream: 'one', start, read: [], progress: start, stableEnd: start }
     },
     wrong: async ({ stream, start, read: seen, progress }) => {
       const rows = await database.sql<{ position: string }>(READ, [stream, start, 2 ** 50])
-      const [end] = await database.sql<{ bound: string }>(BOUND, [stream])
+      const [end] = await database.sql<{ stableEnd: string }>(STABLE_END, [stream])
       const committed = rows.map(({ position }) => Number(position))
       const passed = committed.filter((position) => position <= progress && !seen.includes(position))
       return [
         ...passed.map((position) => `${position - start} was passed`),
         ...(seen.some((position, at) => position <= (seen[at - 1] ?? 0)) ? [`read ${seen}`] : []),
-        ...(committed.some((position) => position > Number(end?.bound)) ? ['not settled at the end'] : []),
+        ...(committed.some((position) => position > Number(end?.stableEnd)) ? ['not stable at the end'] : []),
       ]
     },
   }
 }
 
-const BOUND =
-  'SELECT (sluice_private.slot_bounds(s.id, s.positions))[2] AS bound FROM sluice.stream s WHERE s.stream = $1'
+const STABLE_END =
+  'SELECT (sluice_private.stable_ends(s.id, s.positions))[2] AS "stableEnd" FROM sluice.stream s WHERE s.stream = $1'
 const READ = `
 SELECT e.position FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id
 WHERE s.stream = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position`

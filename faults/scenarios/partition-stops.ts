@@ -3,16 +3,17 @@ import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { FAILED_EVENTS_PASS } from '../twins/stream-twins.ts'
 
-/** What fails is tried again before anything that follows it in its slot, and who tries it may die meanwhile. */
-export const slotStops = scenario({
-  name: 'slot-stops',
-  title: 'groups that stop at a failed event until it is skipped, while their other slots go on and a worker is killed',
+/** What fails is tried again before anything that follows it in its partition, and who tries it may die meanwhile. */
+export const partitionStops = scenario({
+  name: 'partition-stops',
+  title:
+    'groups that stop at a failed event until it is skipped, while their other partitions go on and a worker is killed',
   mode: 'stream',
-  otherwise: { inapplicable: 'a queue has no slots that stop: see the held key' },
+  otherwise: { inapplicable: 'a queue has no partitions that stop: see the held key' },
   recoveryMs: 10_000,
   injections: { quick: 2, full: 10 },
   costsAttempts: true,
-  // One that fails for good would stop a slot that nobody looks after.
+  // One that fails for good would stop a partition that nobody looks after.
   load: { dying: 0 },
   twin: FAILED_EVENTS_PASS,
   async prepare(stage) {
@@ -24,7 +25,7 @@ export const slotStops = scenario({
   async inject(stage, at) {
     const [row] = await stage.sql(APPEND_BAD, [stage.queue, `stage.bad.${at}`])
     const position = Number(row?.position)
-    await stage.fault('stopped a slot', async () => {
+    await stage.fault('stopped a partition', async () => {
       // What is broken passes the event, and does not stop.
       if (!stage.broken) await until(() => hasStopped(stage, position), `both groups to stop at ${position}`, 20_000)
       const victim = stage.victim()
@@ -42,7 +43,7 @@ export const slotStops = scenario({
 
 async function hasStopped(stage: Stage, position: number): Promise<boolean> {
   const rows = await stage.sql(
-    "SELECT FROM sluice.group_slots r WHERE r.stream = $1 AND r.next_position = $2 AND r.held_until = 'infinity'",
+    "SELECT FROM sluice.group_partitions r WHERE r.stream = $1 AND r.next_position = $2 AND r.held_until = 'infinity'",
     [stage.queue, position],
   )
   return rows.length === 2

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { check } from './checker.ts'
-import { SETTLED_TWINS, type SettledTwin, type SettledVariant, settledModel } from './settled-model.ts'
+import { STABLE_TWINS, type StableTwin, type StableVariant, stableModel } from './stable-model.ts'
 
-const TWO_APPEND: SettledVariant = { appends: 2, looks: 2 }
-const WITH_SAVEPOINTS: SettledVariant = { appends: 2, looks: 2, savepoints: true }
+const TWO_APPEND: StableVariant = { appends: 2, looks: 2 }
+const WITH_SAVEPOINTS: StableVariant = { appends: 2, looks: 2, savepoints: true }
 
 /** The least in which each shows. */
-const REFUTED_BY: Record<SettledTwin, SettledVariant> = {
+const REFUTED_BY: Record<StableTwin, StableVariant> = {
   'reads the head after the locks': { appends: 1, looks: 1 },
   'locks after it has drawn': { appends: 1, looks: 1 },
   'reads the events with the snapshot of the look': { appends: 1, looks: 1 },
@@ -20,12 +20,12 @@ describe('a reader that never looks back passes no event', () => {
     ['of three appends, in one look', { appends: 3, looks: 1 }, 5_000],
     ['of appends that are undone to a savepoint and made again', WITH_SAVEPOINTS, 5_000],
   ] as const)('%s', ([, variant, least]) => {
-    const { states, counterexample } = check(settledModel(variant))
+    const { states, counterexample } = check(stableModel(variant))
     expect(counterexample).toBeUndefined()
     expect(states).toBeGreaterThan(least)
   })
 
-  test.for(SETTLED_TWINS)('unless somebody %s', (twin) => {
-    expect(check(settledModel(REFUTED_BY[twin], twin)).counterexample?.why).toMatch(/has been passed$/)
+  test.for(STABLE_TWINS)('unless somebody %s', (twin) => {
+    expect(check(stableModel(REFUTED_BY[twin], twin)).counterexample?.why).toMatch(/has been passed$/)
   })
 })

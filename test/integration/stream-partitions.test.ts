@@ -12,12 +12,14 @@ const KEYS = Array.from({ length: 100 }, (_, n) => `key ${n}`)
 const ONE_EACH = KEYS.map((key) => [key, key] as const)
 
 describe('a stream without events', () => {
-  test('takes other slots, more and fewer, with the groups that it has', async ({ database, sluice, stream }) => {
+  test('takes other partitions, more and fewer, with the groups that it has', async ({ database, sluice, stream }) => {
     await rolledBack(database, stream)
-    for (const slots of [64, 2, 8] as const) {
-      expect(await sluice.streams.set(stream, { slots })).toBe(false)
-      expect(await sluice.operate.streams.list({ stream })).toMatchObject([{ slots }])
-      expect((await sluice.operate.groups.slots(stream, 'all')).map(({ slot }) => slot)).toEqual(numbers(slots))
+    for (const partitions of [64, 2, 8] as const) {
+      expect(await sluice.streams.set(stream, { partitions })).toBe(false)
+      expect(await sluice.operate.streams.list({ stream })).toMatchObject([{ partitions }])
+      expect((await sluice.operate.groups.partitions(stream, 'all')).map(({ partition }) => partition)).toEqual(
+        numbers(partitions),
+      )
     }
     await append(database, stream, ONE_EACH)
     const handled: unknown[] = []
@@ -26,17 +28,17 @@ describe('a stream without events', () => {
       .handle(({ payload }) => void handled.push(payload))
       .runOnce()
     expect(handled.toSorted()).toEqual(KEYS.toSorted())
-    expect(await slotsAreRight(database, stream)).toBe(true)
-    await expect(sluice.streams.set(stream, { slots: 16 })).rejects.toMatchObject({
-      code: 'STREAM_SLOTS_FIXED',
+    expect(await partitionsAreRight(database, stream)).toBe(true)
+    await expect(sluice.streams.set(stream, { partitions: 16 })).rejects.toMatchObject({
+      code: 'STREAM_PARTITIONS_FIXED',
       message: expect.stringMatching(
-        /^slots: expected 8, which stream ".*" keeps while it has events or open appends, received 16\./,
+        /^partitions: expected 8, which stream ".*" keeps while it has events or open appends, received 16\./,
       ),
     })
-    expect(await sluice.operate.streams.list({ stream })).toMatchObject([{ slots: 8 }])
+    expect(await sluice.operate.streams.list({ stream })).toMatchObject([{ partitions: 8 }])
   })
 
-  test('is read in all of its slots by a worker that runs, whose group sleeps', async ({ database, stream }) => {
+  test('is read in all of its partitions by a worker that runs, whose group sleeps', async ({ database, stream }) => {
     const sluice = startTestSluice(database)
     const handled: unknown[] = []
     sluice
@@ -44,13 +46,13 @@ describe('a stream without events', () => {
       .handle(({ payload }) => void handled.push(payload))
       .start()
     await waitFor(async () => (await asleep(database)) > 0, { what: 'a worker that sleeps' })
-    await sluice.streams.set(stream, { slots: 64 })
+    await sluice.streams.set(stream, { partitions: 64 })
     await append(database, stream, ONE_EACH)
     await waitFor(() => handled.length === KEYS.length, { what: 'all events' })
     expect(handled.toSorted()).toEqual(KEYS.toSorted())
   })
 
-  test('is read in all of its slots by a read that follows, also one that has waited for the change', async ({
+  test('is read in all of its partitions by a read that follows, also one that has waited for the change', async ({
     database,
     sluice,
     stream,
@@ -58,7 +60,7 @@ describe('a stream without events', () => {
     const { changer } = await changing(database, stream)
     const ofOneKey = allOf(sluice.streams.read(stream, { follow: true, limit: 1, orderingKey: 'key 7' }))
     const all = allOf(sluice.streams.read(stream, { follow: true, limit: KEYS.length }))
-    await untilWaiting(database, 'stream_bounds', 2)
+    await untilWaiting(database, 'stream_stable_ends', 2)
     const appended = append(database, stream, ONE_EACH)
     await untilWaiting(database, 'append_many', 1)
     await changer.query('COMMIT')
@@ -67,14 +69,14 @@ describe('a stream without events', () => {
     expect(await ofOneKey).toMatchObject([{ payload: 'key 7' }])
   })
 
-  test('is read in all of its slots by a read that had begun before', async ({ database, stream }) => {
+  test('is read in all of its partitions by a read that had begun before', async ({ database, stream }) => {
     const client = await database.pool.connect()
     onTestFinished(() => client.release())
     let looks = 0
     const third = Promise.withResolvers<void>()
     const reading: Reading = (work) => work(executeOn(client)).finally(() => ++looks === 3 && third.resolve())
-    const place = { place: 'start', position: null, timeUs: null } as const
-    const plan = { stream, orderingKey: null, type: null, limit: KEYS.length, follow: true, from: place, to: place }
+    const offset = { at: 'start', position: null, timeUs: null } as const
+    const plan = { stream, orderingKey: null, type: null, limit: KEYS.length, follow: true, from: offset, to: offset }
     const pages = streamPages(plan, reading, new AbortController().signal)
     const first = pages.next()
     await third.promise
@@ -86,7 +88,7 @@ describe('a stream without events', () => {
   })
 })
 
-describe('slots', () => {
+describe('partitions', () => {
   test('stay while an append is open, and change when it has been rolled back', async ({
     database,
     sluice,
@@ -96,12 +98,14 @@ describe('slots', () => {
     try {
       await client.query('BEGIN')
       await client.query("SELECT sluice.append($1, '1')", [stream])
-      await expect(sluice.streams.set(stream, { slots: 8 })).rejects.toMatchObject({ code: 'STREAM_SLOTS_FIXED' })
+      await expect(sluice.streams.set(stream, { partitions: 8 })).rejects.toMatchObject({
+        code: 'STREAM_PARTITIONS_FIXED',
+      })
       await client.query('ROLLBACK')
     } finally {
       client.release()
     }
-    await sluice.streams.set(stream, { slots: 8 })
+    await sluice.streams.set(stream, { partitions: 8 })
   })
 
   test.for(['sluice.append', 'sluice.append_many'])(
@@ -116,7 +120,7 @@ describe('slots', () => {
       await untilWaiting(database, 'sluice.append', 1)
       await changer.query('COMMIT')
       await appended
-      expect(await slotsAreRight(database, stream)).toBe(true)
+      expect(await partitionsAreRight(database, stream)).toBe(true)
     },
   )
 
@@ -125,7 +129,7 @@ describe('slots', () => {
     try {
       await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
       await client.query('SELECT 1 FROM sluice.stream')
-      await sluice.streams.set(stream, { slots: 8 })
+      await sluice.streams.set(stream, { partitions: 8 })
       await expect(client.query("SELECT sluice.append($1, '1', 'k')", [stream])).rejects.toMatchObject({
         code: '40001',
       })
@@ -141,9 +145,9 @@ describe('slots', () => {
   })
 
   test('are one of seven numbers', async ({ database, stream }) => {
-    for (const slots of [0, 3, 128, 1_000_000])
-      await expect(database.sql('SELECT sluice.create_stream($1, $2)', [stream, slots])).rejects.toThrow(
-        /slots|smallint/,
+    for (const partitions of [0, 3, 128, 1_000_000])
+      await expect(database.sql('SELECT sluice.create_stream($1, $2)', [stream, partitions])).rejects.toThrow(
+        /partitions|smallint/,
       )
   })
 })
@@ -161,14 +165,14 @@ async function rolledBack(database: TestDatabase, stream: string): Promise<void>
   client.release()
 }
 
-async function slotsAreRight(database: TestDatabase, stream: string): Promise<boolean | undefined> {
+async function partitionsAreRight(database: TestDatabase, stream: string): Promise<boolean | undefined> {
   const text = `
-    SELECT bool_and(e.slot = sluice_private.event_slot(e.ordering_key, s.slots)) AS right
+    SELECT bool_and(e.partition = sluice_private.event_partition(e.ordering_key, s.partitions)) AS right
     FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id WHERE s.stream = $1`
   return (await database.sql<{ right: boolean }>(text, [stream]))[0]?.right
 }
 
-/** A transaction that has given the stream 64 slots, and is open. */
+/** A transaction that has given the stream 64 partitions, and is open. */
 async function changing(database: TestDatabase, stream: string): Promise<{ readonly changer: pg.PoolClient }> {
   const changer = await database.pool.connect()
   onTestFinished(() => changer.release())

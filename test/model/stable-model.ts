@@ -1,17 +1,17 @@
 import type { Model, Move } from './checker.ts'
 
 /** What an append, or a look, does otherwise. Each must be refuted. */
-export const SETTLED_TWINS = [
+export const STABLE_TWINS = [
   'reads the head after the locks',
   'locks after it has drawn',
   'reads the events with the snapshot of the look',
   'unlocks before its commit is visible',
   'keeps what a rolled back savepoint had locked',
 ] as const
-export type SettledTwin = (typeof SETTLED_TWINS)[number]
+export type StableTwin = (typeof STABLE_TWINS)[number]
 
 /** How many append, and how many looks the reader makes. */
-export interface SettledVariant {
+export interface StableVariant {
   readonly appends: number
   readonly looks: number
   /** The first append of each is rolled back to a savepoint, and it appends again. */
@@ -41,17 +41,17 @@ interface Append {
 }
 
 interface Reader {
-  phase: 'ready' | 'one' | 'two' | 'bound'
+  phase: 'ready' | 'one' | 'two' | 'stableEnd'
   head: number
   floor: number | undefined
-  bound: number
+  stableEnd: number
   /** The events that its look could see, for the twin. */
   snapshot: readonly number[]
   progress: number
   looks: number
 }
 
-export interface SettledState {
+export interface StableState {
   /** The last position drawn. */
   sequence: number
   readonly committed: number[]
@@ -61,13 +61,13 @@ export interface SettledState {
 }
 
 /**
- * One slot of a stream: transactions that append an event, in the steps that the server can be interrupted between, and a
- * reader that asks up to where the slot is settled, reads behind its progress up to there, and moves on.
+ * One partition of a stream: transactions that append an event, in the steps that the server can be interrupted
+ * between, and a reader that asks up to where the partition is stable, reads behind its progress up to there, and moves on.
  */
-export function settledModel(
-  { appends, looks, savepoints = false }: SettledVariant,
-  twin?: SettledTwin,
-): Model<SettledState> {
+export function stableModel(
+  { appends, looks, savepoints = false }: StableVariant,
+  twin?: StableTwin,
+): Model<StableState> {
   return {
     initial: {
       sequence: 0,
@@ -81,7 +81,7 @@ export function settledModel(
         position: undefined,
         undone: !savepoints,
       })),
-      reader: { phase: 'ready', head: 0, floor: undefined, bound: 0, snapshot: [], progress: 0, looks },
+      reader: { phase: 'ready', head: 0, floor: undefined, stableEnd: 0, snapshot: [], progress: 0, looks },
     },
     moves: (state) => [
       ...state.appends.flatMap((append, at) => appendMoves(append, at, twin)),
@@ -97,10 +97,10 @@ export function settledModel(
   }
 }
 
-type Step = Move<SettledState>
+type Step = Move<StableState>
 
-function appendMoves(append: Append, at: number, twin: SettledTwin | undefined): readonly Step[] {
-  const step = (name: string, apply: (own: Append, state: SettledState) => void, optional = false): Step => ({
+function appendMoves(append: Append, at: number, twin: StableTwin | undefined): readonly Step[] {
+  const step = (name: string, apply: (own: Append, state: StableState) => void, optional = false): Step => ({
     name: `${at} ${name}`,
     apply: (state) => apply(state.appends[at]!, state),
     optional,
@@ -134,8 +134,8 @@ function appendMoves(append: Append, at: number, twin: SettledTwin | undefined):
 }
 
 function endMoves(
-  step: (name: string, apply: (own: Append, state: SettledState) => void, optional?: boolean) => Step,
-  twin: SettledTwin | undefined,
+  step: (name: string, apply: (own: Append, state: StableState) => void, optional?: boolean) => Step,
+  twin: StableTwin | undefined,
 ): readonly Step[] {
   const rollBack = step('rolls back', (own) => unlock(own, 'ended'), true)
   if (twin === 'unlocks before its commit is visible')
@@ -143,7 +143,7 @@ function endMoves(
   return [step('becomes visible', (own, state) => show(own, state, 'visible')), rollBack]
 }
 
-function readHead(own: Append, state: SettledState): void {
+function readHead(own: Append, state: StableState): void {
   own.head = state.sequence
   own.phase = 'knows the head'
 }
@@ -159,7 +159,7 @@ function insert(own: Append): void {
 }
 
 /** The lock goes, and what it remembers of it. */
-function undo(own: Append, twin: SettledTwin | undefined): void {
+function undo(own: Append, twin: StableTwin | undefined): void {
   own.floor = undefined
   own.position = undefined
   own.remembers = twin === 'keeps what a rolled back savepoint had locked'
@@ -167,7 +167,7 @@ function undo(own: Append, twin: SettledTwin | undefined): void {
   own.phase = 'begin'
 }
 
-function show(own: Append, state: SettledState, phase: Phase): void {
+function show(own: Append, state: StableState, phase: Phase): void {
   state.committed.push(own.position!)
   state.committed.sort((a, b) => a - b)
   own.phase = phase
@@ -178,8 +178,8 @@ function unlock(own: Append, phase: Phase): void {
   own.phase = phase
 }
 
-function readerMoves(reader: Reader, twin: SettledTwin | undefined): readonly Step[] {
-  const step = (name: string, apply: (own: Reader, state: SettledState) => void): Step => ({
+function readerMoves(reader: Reader, twin: StableTwin | undefined): readonly Step[] {
+  const step = (name: string, apply: (own: Reader, state: StableState) => void): Step => ({
     name: `reader ${name}`,
     apply: (state) => apply(state.reader, state),
   })
@@ -199,27 +199,27 @@ function readerMoves(reader: Reader, twin: SettledTwin | undefined): readonly St
       return [
         step(`looks at ${late ? 'the head' : 'the locks'}`, (own, state) => {
           second(own, state)
-          own.bound = Math.min(own.head, own.floor ?? own.head)
-          own.phase = 'bound'
+          own.stableEnd = Math.min(own.head, own.floor ?? own.head)
+          own.phase = 'stableEnd'
         }),
       ]
     default:
       return [
         step('reads', (own, state) => {
           const seen = twin === 'reads the events with the snapshot of the look' ? own.snapshot : state.committed
-          state.read.push(...seen.filter((position) => position > own.progress && position <= own.bound))
-          Object.assign(own, { phase: 'ready', progress: Math.max(own.progress, own.bound), looks: own.looks - 1 })
-          Object.assign(own, { head: 0, floor: undefined, bound: 0, snapshot: [] })
+          state.read.push(...seen.filter((position) => position > own.progress && position <= own.stableEnd))
+          Object.assign(own, { phase: 'ready', progress: Math.max(own.progress, own.stableEnd), looks: own.looks - 1 })
+          Object.assign(own, { head: 0, floor: undefined, stableEnd: 0, snapshot: [] })
         }),
       ]
   }
 }
 
-function lookAtHead(own: Reader, state: SettledState): void {
+function lookAtHead(own: Reader, state: StableState): void {
   own.head = state.sequence
 }
 
-function lookAtLocks(own: Reader, state: SettledState): void {
+function lookAtLocks(own: Reader, state: StableState): void {
   const floors = state.appends.flatMap(({ floor }) => (floor === undefined ? [] : [floor]))
   own.floor = floors.length === 0 ? undefined : Math.min(...floors)
 }
