@@ -3297,7 +3297,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time lease, and returns one row per message, or none. Settle them by '
+  'Claims due messages of a queue for the lease, and returns one row per message, or none. Settle them by '
   'claim_settle with claim_id. Messages that would expire before the end of the claim plus grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
@@ -3360,7 +3360,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Extends a claim to lease from now, and the lives of its messages to grace after that; both default to the values of '
+  'Extends a claim to its lease from now, and the lives of its messages to grace after that; both default to the values of '
   'the claim. Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer
@@ -7142,7 +7142,7 @@ id: The claim's number.
 claimed_at: When it was made.
 renewed_at: When it was last renewed, or else made.
 expires_at: When it expires unless renewed.
-ttl: The duration that was asked for.
+lease: The duration that was asked for.
 age: The time since it was last renewed.
 messages: The number of its messages that are not settled yet.
 $$);
@@ -7323,7 +7323,7 @@ stream: The stream.
 name: The group.
 partition: The partition, from 0.
 position: The group has read the partition up to this position. It moves with events of the partition alone.
-settled: The partition may be read up to this position now. Behind it an append may be open.
+stable_end: The partition may be read up to this position now. Behind it an append may be open.
 next_position: The first event that it has not read; null: it has read all.
 unread: How many events it has not read, including those behind an open append: counted up to 1,000 in four segments, and
   estimated from the positions beyond that.

@@ -67,7 +67,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
-  'Claims due messages of a queue for the time lease, and returns one row per message, or none. Settle them by '
+  'Claims due messages of a queue for the lease, and returns one row per message, or none. Settle them by '
   'claim_settle with claim_id. Messages that would expire before the end of the claim plus grace live until then.';
 
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
@@ -130,7 +130,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_renew IS
-  'Extends a claim to lease from now, and the lives of its messages to grace after that; both default to the values of '
+  'Extends a claim to its lease from now, and the lives of its messages to grace after that; both default to the values of '
   'the claim. Returns when it ends.';
 
 CREATE FUNCTION sluice.claim_release(queue text, claim_id bigint) RETURNS integer

@@ -53,7 +53,7 @@ id: The claim's number.
 claimed_at: When it was made.
 renewed_at: When it was last renewed, or else made.
 expires_at: When it expires unless renewed.
-ttl: The duration that was asked for.
+lease: The duration that was asked for.
 age: The time since it was last renewed.
 messages: The number of its messages that are not settled yet.
 $$);
@@ -234,7 +234,7 @@ stream: The stream.
 name: The group.
 partition: The partition, from 0.
 position: The group has read the partition up to this position. It moves with events of the partition alone.
-settled: The partition may be read up to this position now. Behind it an append may be open.
+stable_end: The partition may be read up to this position now. Behind it an append may be open.
 next_position: The first event that it has not read; null: it has read all.
 unread: How many events it has not read, including those behind an open append: counted up to 1,000 in four segments, and
   estimated from the positions beyond that.
