@@ -133,7 +133,7 @@ export interface Dedupe {
    * - `update`: give the message the new content, unless it is in flight.
    * - `requeue`: the same; while it is in flight, or its key is kept after success, it runs once more with the new content,
    *   after that one.
-   * - `debounce`: as `requeue`, and a message that waits falls due `delay` after the last call.
+   * - `debounce`: as `requeue`, and a waiting message is due `delay` after the last call.
    * - `throttle`: nothing; the key is taken for the time `for` after the enqueue.
    *
    * @default 'reject'

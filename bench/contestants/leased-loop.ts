@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { type Claim, claim } from '../../src/table/claim/claim.ts'
+import { type ClaimedRows, claim } from '../../src/table/claim/claim.ts'
 import { leaseOf } from '../../src/table/claim/lease.ts'
 import { type LeasedId, leased } from '../../src/table/settle/fence.ts'
-import { removeRows } from '../../src/table/settle/settle.ts'
+import { ackRows } from '../../src/table/settle/settle.ts'
 import type { Consumer, Contestant, LeaseSpec, Payload } from '../contestant.ts'
 import { messageTable, withoutTrigger } from './message-table.ts'
 
@@ -91,7 +91,7 @@ class LeasedLoop implements Consumer {
     }
   }
 
-  async #handle({ id, payload }: Claim['rows'][number], lease: string): Promise<void> {
+  async #handle({ id, payload }: ClaimedRows['rows'][number], lease: string): Promise<void> {
     await this.#spec.handle?.(JSON.parse(payload) as Payload)
     this.#ended.push({ id, lease })
     this.#settling ??= this.#settleAll().finally(() => {
@@ -103,7 +103,7 @@ class LeasedLoop implements Consumer {
     await Promise.resolve()
     while (this.#ended.length > 0) {
       const ended = this.#ended.splice(0, MOST_SETTLED)
-      const settled = await removeRows(
+      const settled = await ackRows(
         executeOn(this.#settles),
         { queue: 'bench', fence: leased(ended), serverVersion: this.#version },
         ended.map(({ id }) => id),

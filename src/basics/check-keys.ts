@@ -4,7 +4,7 @@ import { nearest } from './nearest.ts'
 /**
  * Checks that `options` is an object with no other keys than those.
  *
- * @throws SluiceError OPTION_INVALID naming the first that is another, and the one that was likely meant.
+ * @throws SluiceError OPTION_INVALID naming the first unknown key and the nearest valid one.
  */
 export function checkKeys(
   what: string,

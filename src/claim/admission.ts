@@ -1,7 +1,7 @@
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
-import type { ClaimAnswer, ClaimTerms, SentClaim } from './claim-answer.ts'
+import type { ClaimAnswer, ClaimRequest, SentClaim } from './claim-answer.ts'
 
 /** Leave for a round to claim. A queue without limits gives {@link UNLIMITED}, and a round never asks which of them it has. */
 export interface Admission {
@@ -26,7 +26,7 @@ export interface Admission {
 }
 
 /** What a claim may take by the limits. */
-export type Admitted = Pick<ClaimTerms, 'most' | 'locked'>
+export type Admitted = Pick<ClaimRequest, 'most' | 'locked'>
 
 /** Nothing may be claimed for now. */
 export interface Nothing {

@@ -31,12 +31,12 @@ export function endsTransaction(answer: ClaimAnswer): boolean {
   return answer.void || answer.rows.length > 0
 }
 
-/** For how long the message that fell due last had been due, in milliseconds. */
+/** How long the message with the latest due time had been due, in milliseconds. */
 export function youngestMs({ nowUs, rows }: ClaimAnswer): number {
   return (nowUs - Math.max(...rows.map((row) => row.dueUs))) / 1_000
 }
 
-/** For how long the message that fell due first had been due, in milliseconds. */
+/** How long the message with the earliest due time had been due, in milliseconds. */
 export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
   return (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
 }
@@ -45,7 +45,7 @@ export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
 export type MessageKind = 'keyed' | 'unkeyed'
 
 /** What a claim may take. */
-export interface ClaimTerms {
+export interface ClaimRequest {
   /** The most messages. @default a batch */
   readonly most?: number | undefined
   /** What is taken is leased as well, for when the transaction has committed. */
@@ -57,7 +57,7 @@ export interface ClaimTerms {
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
   /** Those of what is claimed behind it in the same transaction, too. */
-  readonly terms: ClaimTerms
+  readonly terms: ClaimRequest
   readonly first: Promise<ClaimAnswer>
   /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean

@@ -6,9 +6,15 @@ import type { Lease } from '../table/claim/lease.ts'
 import { ensureSlots, type QueueScan, scanQueue } from '../table/claim/queue-scan.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, type ClaimTerms, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
+import {
+  type ClaimAnswer,
+  type ClaimRequest,
+  endsTransaction,
+  type MessageKind,
+  type SentClaim,
+} from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
-import { type ClaimPlan, FlooredClaims } from './floored-claims.ts'
+import { type ClaimedQueue, FlooredClaims } from './floored-claims.ts'
 import { SweepClock } from './sweep-clock.ts'
 import { Turns } from './turns.ts'
 
@@ -27,7 +33,7 @@ const LEAST_SWEEP_MS = 1
  * behind a claim, and the next claim is the one from the bottom. Messages with and without ordering keys take turns.
  */
 export class Claimer {
-  readonly #plan: ClaimPlan
+  readonly #plan: ClaimedQueue
   readonly #control: Pick<Control, 'execute'>
   readonly #check: ClaimCheck | undefined
   readonly #claims: FlooredClaims
@@ -43,7 +49,7 @@ export class Claimer {
   #scanning: { readonly connection: BatchConnection; readonly scan: Promise<QueueScan> } | undefined
 
   constructor(
-    plan: ClaimPlan,
+    plan: ClaimedQueue,
     control: Pick<Control, 'execute'>,
     check?: ClaimCheck,
     random: () => number = Math.random,
@@ -70,7 +76,7 @@ export class Claimer {
   }
 
   /** Sends a claim in the transaction that has just been begun. */
-  send(connection: BatchConnection, terms: ClaimTerms = {}): SentClaim {
+  send(connection: BatchConnection, terms: ClaimRequest = {}): SentClaim {
     this.#claims.meet(connection)
     const sent = this.#send(connection, terms)
     // Awaited later, perhaps after an error that ends the connection's use.
@@ -78,13 +84,13 @@ export class Claimer {
     return sent
   }
 
-  #send(connection: BatchConnection, terms: ClaimTerms): SentClaim {
+  #send(connection: BatchConnection, terms: ClaimRequest): SentClaim {
     if (terms.locked !== undefined)
       return { terms, first: this.#claimLocked(connection, terms.locked, terms.lease), atOnce: true, scan: undefined }
     return this.#firstScan.over ? this.#sendAtOnce(connection, terms) : this.#sendBehindScan(connection, terms)
   }
 
-  #sendAtOnce(connection: BatchConnection, terms: ClaimTerms): SentClaim {
+  #sendAtOnce(connection: BatchConnection, terms: ClaimRequest): SentClaim {
     const first = this.#claimNext(connection, terms)
     const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
     const scan = isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined
@@ -92,14 +98,14 @@ export class Claimer {
   }
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
-  #sendBehindScan(connection: BatchConnection, terms: ClaimTerms): SentClaim {
+  #sendBehindScan(connection: BatchConnection, terms: ClaimRequest): SentClaim {
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
     return { terms, first: answered.then(() => this.#claimNext(connection, terms)), atOnce: false, scan }
   }
 
-  #claimNext(connection: BatchConnection, terms: ClaimTerms): Promise<ClaimAnswer> {
+  #claimNext(connection: BatchConnection, terms: ClaimRequest): Promise<ClaimAnswer> {
     const [kind = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
     return this.#claim(connection, terms, kind, this.#fromBottom.delete(kind))
   }
@@ -192,7 +198,7 @@ export class Claimer {
     return scan
   }
 
-  async #sweepFrom(connection: BatchConnection, terms: ClaimTerms): Promise<ClaimAnswer | undefined> {
+  async #sweepFrom(connection: BatchConnection, terms: ClaimRequest): Promise<ClaimAnswer | undefined> {
     const started = performance.now()
     this.#fromBottom.clear()
     const answer = await this.#firstOf(connection, terms, this.#kinds(), true)
@@ -203,7 +209,7 @@ export class Claimer {
   /** The first claim that took rows; else one that ended early; else the last. */
   async #firstOf(
     connection: BatchConnection,
-    terms: ClaimTerms,
+    terms: ClaimRequest,
     kinds: readonly MessageKind[],
     bottom: boolean,
   ): Promise<ClaimAnswer | undefined> {
@@ -242,7 +248,7 @@ export class Claimer {
 
   async #claim(
     connection: BatchConnection,
-    terms: ClaimTerms,
+    terms: ClaimRequest,
     kind: MessageKind,
     bottom: boolean,
   ): Promise<ClaimAnswer> {

@@ -10,26 +10,26 @@ import {
 } from '../table/claim/claim-ordered.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, type ClaimTerms, type MessageKind, mayHaveMore } from './claim-answer.ts'
+import { type ClaimAnswer, type ClaimRequest, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
 import { Spread } from './spread.ts'
 
 /** What is claimed, and by how many batches of what size. `ordered`: messages without a key are one sequence. */
-export type ClaimPlan = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered'>
+export type ClaimedQueue = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered'>
 
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
 export class FlooredClaims {
   readonly floors: Floors
   readonly spread: Spread
-  readonly #plan: ClaimPlan
+  readonly #plan: ClaimedQueue
   readonly #server: KnownServer
   #most: number
   /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
   /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
-  constructor(plan: ClaimPlan, random: () => number, onForgotten: () => void) {
+  constructor(plan: ClaimedQueue, random: () => number, onForgotten: () => void) {
     this.#plan = plan
     this.#most = plan.batchSize
     this.#server = new KnownServer(() => {
@@ -61,7 +61,7 @@ export class FlooredClaims {
   /** @param bottom begins at the bottom, and not at the floors */
   async claim(
     { execute }: BatchConnection,
-    terms: ClaimTerms,
+    terms: ClaimRequest,
     kind: MessageKind,
     bottom: boolean,
   ): Promise<ClaimAnswer> {
@@ -89,7 +89,7 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #claimUnkeyed(execute: Execute, terms: ClaimTerms, bottom: boolean, skipped: number): Promise<ClaimedRows> {
+  #claimUnkeyed(execute: Execute, terms: ClaimRequest, bottom: boolean, skipped: number): Promise<ClaimedRows> {
     const { queue, ordered } = this.#plan
     const { lease } = terms
     const limit = this.#limitOf(terms)
@@ -101,7 +101,7 @@ export class FlooredClaims {
       : claim(execute, queue, floors, limit, lease)
   }
 
-  #claimSlots(execute: Execute, terms: ClaimTerms, bottom: boolean): Promise<OrderedClaim> {
+  #claimSlots(execute: Execute, terms: ClaimRequest, bottom: boolean): Promise<OrderedClaim> {
     const { queue } = this.#plan
     const { lease } = terms
     const slots = this.floors.slots(bottom)
@@ -111,7 +111,7 @@ export class FlooredClaims {
       : claimFreeSlots(execute, queue, slots, limit, lease)
   }
 
-  #limitOf({ most = this.#most }: ClaimTerms): number {
+  #limitOf({ most = this.#most }: ClaimRequest): number {
     return Math.min(this.#most, most)
   }
 

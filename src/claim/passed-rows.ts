@@ -4,7 +4,7 @@ import { CLOSED, type PassedStretch, type SlotWalk } from '../table/claim/slot-w
 interface Stretch {
   readonly lastId: bigint
   readonly keys: ReadonlySet<string>
-  /** When the first row falls due whose key is not held. */
+  /** When the first row without a held key is due. */
   readonly dueUs: number
   readonly running: ReadonlySet<bigint>
 }

@@ -59,5 +59,5 @@ export class Abandoned {
   }
 }
 
-/** Eight claims in one packet, of which each may wait for a lock until the server ends its transaction after 10 seconds. */
+/** Eight claims in one packet, each of which may wait for a lock until the server ends its transaction after 10 seconds. */
 const LONGEST_MS = 120_000

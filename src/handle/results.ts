@@ -132,7 +132,7 @@ export class Results {
   }
 
   #block(message: DeliveredMessage): void {
-    // All messages of a queue that is ordered as a whole have one key.
+    // A queue that is ordered as a whole uses a single key.
     const rest = isOrdered(this.#consumption.plan) ? '' : undefined
     this.#blockedKeys ??= new BlockedKeys(this.#batch.partitionOf ?? (({ orderingKey }) => orderingKey ?? rest))
     this.#blockedKeys.add(message)

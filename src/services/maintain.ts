@@ -67,7 +67,7 @@ export async function maintain(options: MaintainOptions): Promise<MaintenanceRes
 }
 
 /**
- * Each stream in a transaction of its own, so that one that fails keeps no other from being kept. Returns whether all were.
+ * Each stream in a transaction of its own, so that one failure does not block the others. Returns whether all were.
  */
 async function keepStreams(
   { inTransaction, signal }: MaintainOptions,

@@ -73,7 +73,7 @@ export function isDue({ decision }: Decided, nowUs: number): boolean {
   return (decision.kind === 'later' || decision.kind === 'back') && (decision.atOnce || decision.dueUs <= nowUs)
 }
 
-/** In how many milliseconds it is due again, if it is to be tried again. @param nowUs the database's clock */
+/** The milliseconds until it is due again; undefined: it is not retried. @param nowUs the database's clock */
 export function dueInMs({ decision }: Decided, nowUs: number): number | undefined {
   return decision.kind === 'later' ? Math.max(0, (decision.dueUs - nowUs) / 1_000) : undefined
 }

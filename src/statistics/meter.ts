@@ -50,7 +50,7 @@ export class Meter {
     this.#handling = new Recent(nowMs)
   }
 
-  /** The handler begins with a message that fell due then. */
+  /** The handler begins with a message that was due then. */
   begun(dueUs: number, clock: ClaimClock, nowMs: number): void {
     this.#waiting.add((clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs), nowMs)
   }

@@ -9,7 +9,7 @@ export type Notification =
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
   /** A message was cancelled while a worker may have it in hand: `sluice.cancel_request` says which. */
   | { readonly kind: 'cancelled'; readonly queue: string }
-  /** A message is gone that holds its key, and its slot was locked. */
+  /** A message that held its key is gone, and its slot was locked. */
   | { readonly kind: 'holds'; readonly queue: string }
   /** A setting of a queue has changed. The trigger of `sluice.queue` notifies. */
   | { readonly kind: 'settings'; readonly queue: string }

@@ -48,6 +48,29 @@ describe('a leased message whose row somebody moves', () => {
     expect(log.of('lease.lost')).toEqual([])
   })
 
+  test('keeps its dedupe key, also if the row is moved while the settlement waits for it', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const enqueue = () => sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'k', for: '1h' } })
+    await enqueue()
+    const go = deferred()
+    const begun = deferred()
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handle(async () => {
+        begun.resolve()
+        await go.promise
+      })
+      .start()
+    await begun.promise
+    await moveUnder(database, queue, go.resolve)
+    await untilEmpty(database, queue)
+    await pipeline.drain()
+    expect(await enqueue()).toMatchObject({ outcome: 'duplicate' })
+  })
+
   test('is locked by transaction(), which waits for that', async ({ sluice, queue, database, log }) => {
     await database.sql('CREATE TABLE moved (n integer)')
     await put(sluice, queue, [1])

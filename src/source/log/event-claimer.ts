@@ -13,7 +13,7 @@ import {
 import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../../table/stream/known-group.ts'
 import { groupUnknown } from '../../table/stream/stream-errors.ts'
 
-/** The stream has other partitions than the claimer knows: a group's claims begin anew. */
+/** The number of partitions has changed: a group's claims begin anew. */
 export class PartitionsChanged extends Error {}
 
 /** A connection, in a transaction that has been begun. */
@@ -29,7 +29,7 @@ export interface ClaimedEvents {
   readonly onFailure: OnFailure
   /** A failed event waits in its partition: the group stops, or it has deferred as many as it may. */
   readonly holds: boolean
-  /** Hears when a message that they have become falls due. */
+  /** Hears when a message that they have become is due. */
   readonly onQueued: (dueUs: number) => void
 }
 
@@ -55,7 +55,7 @@ export interface EventClaimerOptions {
   /** The most events of a batch. */
   readonly limit: number
   readonly random: () => number
-  /** A message of the group's queue falls due then, on the clock of `performance`. */
+  /** A message of the group's queue is due then, on the clock of `performance`. */
   readonly onQueued: (atMs: number) => void
 }
 
@@ -77,7 +77,7 @@ interface Taken {
   readonly stableEnds: string
   readonly claimed: readonly ClaimedEvent[]
   readonly standing: GroupStanding
-  readonly mayPark: boolean
+  readonly mayDefer: boolean
   /** Those of `claimed` that need not wait. */
   readonly events: readonly ClaimedEvent[]
 }
@@ -191,9 +191,9 @@ export class EventClaimer {
     const standing = this.#checked(read)
     if (stableEnds.split(' ').length !== this.group.partitions + 1) throw new PartitionsChanged()
     // A group that stops defers nothing: what it deferred before that setting is handled first.
-    const mayPark = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
-    const events = mayPark ? claimed : beforeParked(claimed)
-    return { window, elsewhere, stableEnds, claimed, standing, mayPark, events, full: claimed.length >= enough }
+    const mayDefer = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
+    const events = mayDefer ? claimed : beforeDeferred(claimed)
+    return { window, elsewhere, stableEnds, claimed, standing, mayDefer, events, full: claimed.length >= enough }
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
@@ -215,7 +215,7 @@ export class EventClaimer {
   }
 
   #answer(connection: InTransaction, taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
-    const { stableEnds, claimed, full, events, mayPark, standing } = taken
+    const { stableEnds, claimed, full, events, mayDefer, standing } = taken
     if (claimed.length >= this.#limit)
       this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
     const { nowUs, evidence, transaction, onFailure } = standing
@@ -233,7 +233,7 @@ export class EventClaimer {
       nextDueMs,
       partial: false,
       void: false,
-      log: { group: this.group, events, onFailure, holds: !mayPark, onQueued },
+      log: { group: this.group, events, onFailure, holds: !mayDefer, onQueued },
       queue: queueState(standing),
     }
   }
@@ -273,7 +273,7 @@ function partitionsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
  * that is slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in
  * its partition.
  */
-function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
+function beforeDeferred(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()
   return events.filter(({ partition, deferred }) => {
     if (deferred) waiting.add(partition)

@@ -69,7 +69,7 @@ export class LogSource implements TransactionalSource {
     return new Settlement({ ...rules, stopsAt }, rows, alphabet)
   }
 
-  /** Whoever claims an event next settles its try: the progress of its partition is locked by nobody now. */
+  /** The next claim of an event settles its attempt: the progress of its partition is not locked now. */
   async claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined> {
     return isEvent(message.row) ? undefined : this.#queue.claimAgain(execute, message)
   }
@@ -107,7 +107,7 @@ export class LogSource implements TransactionalSource {
     if (this.#ofQueue.has(sent)) return this.#elseEvents(connection, await this.#takeQueue(connection, sent))
     const first = await sent.first
     if (!isEventAnswer(first)) return this.#elseEvents(connection, first)
-    const answer = await this.#whenParked(connection, first)
+    const answer = await this.#whenDeferred(connection, first)
     if (answer.rows.length > 0) return answer
     return soonest(await this.#takeQueue(connection, this.#sendQueue(connection)), answer)
   }
@@ -170,11 +170,11 @@ export class LogSource implements TransactionalSource {
   }
 
   async #takeEvents(connection: BatchConnection): Promise<EventAnswer> {
-    return this.#whenParked(connection, await this.#claimEvents(connection))
+    return this.#whenDeferred(connection, await this.#claimEvents(connection))
   }
 
   /** Where all events of a claim are deferred there is nothing to handle: they are settled, and it claims again. */
-  async #whenParked(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
+  async #whenDeferred(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
     let answer = first
     while (answer.rows.length === 0 && answer.log.events.length > 0) {
       await this.#settle(connection, answer)

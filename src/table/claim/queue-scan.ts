@@ -2,7 +2,7 @@ import { bounded } from '../instant.ts'
 import { type Execute, numberOf, statement } from '../statement.ts'
 import { isDue } from './ordered-statements.ts'
 
-/** What a queue holds, read without floors: its priorities, its slots, and when the next message falls due. */
+/** What a queue holds, read without floors: its priorities, its slots, and when the next message is due. */
 export interface QueueScan {
   readonly priorities: readonly number[]
   readonly slots: readonly number[]
@@ -10,7 +10,7 @@ export interface QueueScan {
   readonly unkeyed: boolean
   /** Whether there is a due message. It may be in flight. */
   readonly ready: boolean
-  /** Milliseconds until the next message falls due; null: none is waiting. */
+  /** Milliseconds until the next message is due; null: none is waiting. */
   readonly nextDueMs: number | null
   /** How many workers consume the queue, by the registry; zero if there is nothing at all. */
   readonly workers: number
@@ -19,7 +19,7 @@ export interface QueueScan {
 }
 
 /**
- * Scans the whole queue: which priorities and slots it has, and when the next message falls due. Locks nothing.
+ * Scans the whole queue: which priorities and slots it has, and when the next message is due. Locks nothing.
  *
  * One index leads with (queue, priority), the other with (queue, slot), so a recursive descent from each to the next
  * visits one entry of each, and no messages. The next due time of a priority is one more descent. A slot with due

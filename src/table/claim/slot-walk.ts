@@ -31,7 +31,7 @@ export interface SlotWalk {
   /** The keys that it met, with the time until which they are held, in microseconds since 1970, or {@link CLOSED}. */
   readonly heldUntilUs: ReadonlyMap<string, number>
   /**
-   * When the first row without a hold falls due. In whole microseconds: extra_float_digits can round a double by hours.
+   * When the first row without a hold is due. In whole microseconds: extra_float_digits can round a double by hours.
    */
   readonly dueUs: number
 }

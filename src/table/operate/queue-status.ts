@@ -21,7 +21,7 @@ export interface QueueStatus {
   readonly dead: number
   /** How long the oldest due message that is not held has been due; null: there is none. */
   readonly oldestReadyAgeMs: number | null
-  /** When the next message falls due; null: none is waiting for its time. */
+  /** When the next message is due; null: none is waiting for its time. */
   readonly nextDueAt: Date | null
   /** In how long that is. */
   readonly nextDueInMs: number | null

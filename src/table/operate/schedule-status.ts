@@ -8,7 +8,7 @@ import { dateOrNull, microseconds } from './instants.ts'
  * A schedule: a row of `sluice.schedules`. It also has the options of its messages, as in {@link ScheduleDefinition},
  * with times in milliseconds: `type`, `delayMs`. Null: none, or as the queue or the pipeline says.
  */
-export interface ScheduleStatus extends MessageOptions {
+export interface ScheduleStatus extends ScheduledOptions {
   /** Its name. */
   readonly name: string
   /** The queue that gets its messages. */
@@ -55,7 +55,7 @@ export interface ScheduleStatus extends MessageOptions {
   readonly changedBy: string | null
 }
 
-type MessageOptions = Omit<RowOptions, 'headers' | 'dueAt'>
+type ScheduledOptions = Omit<RowOptions, 'headers' | 'dueAt'>
 
 /** Schedules by name, or those of one queue, or the one with a name. */
 export async function readSchedules(
@@ -91,11 +91,11 @@ const SCHEDULE = shape<ScheduleStatus>({
   changedBy: nullable.text(),
 })
 
-function optionColumns(): Columns<MessageOptions> {
+function optionColumns(): Columns<ScheduledOptions> {
   const options = SCHEDULED_OPTIONS.filter(({ name }) => name !== 'headers')
   return Object.fromEntries(
     options.map(({ rowName, option }) => [rowName, optionColumn(option)]),
-  ) as Columns<MessageOptions>
+  ) as Columns<ScheduledOptions>
 }
 
 function pausedColumns(of: string): string {

@@ -12,8 +12,9 @@ export interface KeptKey {
 /**
  * Keeps dedupe keys taken after their messages have succeeded. It goes before the statement that removes them, in the same
  * transaction, and only for messages that ask for it. It waits for no producer: the key of sluice.kept_key has the message's
- * id in it. Leased messages are locked by it, so that they are the same that are removed then; which of them have been
- * settled, that statement says.
+ * id in it. Leased messages are locked by it, so that they are the same that are removed then: each is looked up by its
+ * id, because a row that is moved while the lock is awaited is not found again by its ctid. Which of them have been settled,
+ * the statement that removes them says.
  */
 export async function keepKeys(
   execute: Execute,
@@ -32,10 +33,14 @@ const GIVEN_MS = own('$3::bigint[]')
 const KEEP = fenced(
   'keep_keys',
   '$4',
-  ({ rows, lock }) => `
+  ({ lock, either }) => `
 WITH wanted AS MATERIALIZED (
-  SELECT m.queue, m.dedupe_key, coalesce(${GIVEN_MS}, m.dedupe_ms) AS for_ms, m.id FROM sluice.message m
-  WHERE ${rows} AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0${lock}
+  SELECT m.* FROM pg_catalog.unnest($2::bigint[]) AS given (id) CROSS JOIN LATERAL (
+    SELECT m.queue, m.dedupe_key, coalesce(${GIVEN_MS}, m.dedupe_ms) AS for_ms, m.id FROM sluice.message m
+    WHERE m.queue = $1::text AND m.id = given.id${either({ locked: '', leased: ` AND m.lease = ${own('$4::bigint[]')}` })}
+      AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0
+    LIMIT 1${lock}
+  ) m
 ), kept AS (
   INSERT INTO sluice.kept_key (queue, key, message_id, until)
   SELECT k.queue, k.dedupe_key, k.id,

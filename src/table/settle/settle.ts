@@ -8,7 +8,7 @@ import { type Kept, keeping, keptParams } from './keep.ts'
 /** A message that is due again, in its own row: same id, same place in its order. */
 export interface LaterRow {
   readonly id: string
-  /** When it falls due, in microseconds since 1970 by the database's clock. */
+  /** When it is due, in microseconds since 1970 by the database's clock. */
   readonly dueUs: number
   /** How many tries have failed by now. */
   readonly attempt: number

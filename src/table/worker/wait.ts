@@ -51,7 +51,7 @@ export async function unwatchedQueues(execute: Execute, queues: readonly string[
 export interface PolledQueue {
   readonly queue: string
   /**
-   * Milliseconds until the first message without a key falls due, at most zero if one is due; null if there is none.
+   * Milliseconds until the first message without a key is due, at most zero if one is due; null if there is none.
    */
   readonly nextDueMs: number | null
   /** Whether there are messages with ordering keys. It takes a scan to find out whether one of them is due. */

@@ -8,7 +8,7 @@ import type { LeasedOutcome } from './leased-outcome.ts'
 export class OutcomeQueue {
   readonly #onDue: () => void
   #fresh: LeasedOutcome[] = []
-  /** Groups that are due. In one that was refused as a whole there is an outcome that the server refuses. */
+  /** Groups to write again now. A group that was refused contains at least one outcome that the server refuses. */
   readonly #apart: (readonly LeasedOutcome[])[] = []
 
   /** @param onDue a group is due that had to wait */
