@@ -6,7 +6,7 @@ import { createSluice, groupWithin, handleDeliveries, type Message } from '../sr
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 await sluice.migrate()
 
-// `process` handles deliveries, here two at a time, and settles them. A failure is data: the stream goes on.
+// `handleDeliveries` handles deliveries, here two at a time, and settles them. A failure is data: the stream goes on.
 await enqueue('example.numbers', 3)
 const results = await lastValueFrom(
   sluice

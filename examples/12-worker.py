@@ -53,7 +53,7 @@ def main():
         if status != 201:
             raise SystemExit(f"{status}: {claim and claim['detail']}")
         for message in claim["messages"]:
-            # Settled one by one, so that a crash repeats no more than the message in hand.
+            # Settled one by one, so that a crash repeats no more than the message in flight.
             body = {"messages": [end_of(message)]}
             status, settlement = call("POST", f"{claims}/{claim['id']}/settle", body)
             if status != 200 or settlement["refused"]:

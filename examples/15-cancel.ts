@@ -32,7 +32,7 @@ const pipeline = sluice
   })
   .start()
 const running = await begun.promise
-console.log(`cancel in hand: ${(await operate.messages.cancel(queue, running)).result}`)
+console.log(`cancel in flight: ${(await operate.messages.cancel(queue, running)).result}`)
 console.log(`the handler: ${await ended.promise}`)
 await pipeline.drain()
 

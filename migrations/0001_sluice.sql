@@ -3584,7 +3584,7 @@ $$;
 -- What an enqueue with a dedupe key finds, in one of three ways:
 -- answer: the key is taken, and nothing is to be done. It is what insert_deduped returns.
 -- waiting_id: a message that waits has the key. It is locked now, and takes what is enqueued. fresh: it was never tried.
--- neither: a message is to be added. running_id, running_key: it comes behind this message, which somebody has in hand, in
+-- neither: a message is to be added. running_id, running_key: it comes behind this message, which is in flight, in
 -- the
 --   order of this key. outcome: what adding it is called.
 --
@@ -4531,7 +4531,7 @@ BEGIN
   PERFORM sluice_private.check_claim(queue);
   IF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
     RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
-      USING ERRCODE = '22023', HINT = 'What somebody has in hand is not cleared. Leave it out for all others.';
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not cleared. Leave it out for all others.';
   END IF;
   FOR m IN
     SELECT t.* FROM sluice.message t

@@ -80,7 +80,7 @@ $$;
 -- What an enqueue with a dedupe key finds, in one of three ways:
 -- answer: the key is taken, and nothing is to be done. It is what insert_deduped returns.
 -- waiting_id: a message that waits has the key. It is locked now, and takes what is enqueued. fresh: it was never tried.
--- neither: a message is to be added. running_id, running_key: it comes behind this message, which somebody has in hand, in
+-- neither: a message is to be added. running_id, running_key: it comes behind this message, which is in flight, in
 -- the
 --   order of this key. outcome: what adding it is called.
 --

@@ -285,7 +285,7 @@ BEGIN
   PERFORM sluice_private.check_claim(queue);
   IF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
     RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
-      USING ERRCODE = '22023', HINT = 'What somebody has in hand is not cleared. Leave it out for all others.';
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not cleared. Leave it out for all others.';
   END IF;
   FOR m IN
     SELECT t.* FROM sluice.message t

@@ -108,7 +108,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'reschedule: changed',
     'cancel: cancelled, it was scheduled',
     'cancel again: unknown',
-    'cancel in hand: cancelled',
+    'cancel in flight: cancelled',
     'the handler: LEASE_LOST',
     'claim: nothing',
     'to clear: 3',

@@ -37,7 +37,7 @@ describe('docs/cli.md', () => {
       const [, args = ''] = /^\$ sluice ([^|]*)/.exec(line) ?? []
       const program = createProgram()
       for (const command of leavesOf(program)) command.action(() => undefined)
-      expect(() => program.parse(args.trim().split(' '), { from: 'user' }), line).not.toThrow()
+      expect(() => program.parse(wordsOf(args), { from: 'user' }), line).not.toThrow()
     }
     const wide = samples.filter((line) => /^[A-Z ]+ |^ +\d+ /.test(line) && line.length > 80)
     expect(wide).toEqual([])
@@ -51,4 +51,9 @@ function leavesOf(command: Command): readonly Command[] {
 /** `sluice peek <queue>` */
 function usageOf(command: Command): string {
   return command.createHelp().commandUsage(command).replaceAll('[options]', '').replaceAll(/ +/g, ' ').trim()
+}
+
+/** The words of a command line, as a shell reads them: single quotes hold a word together. */
+function wordsOf(line: string): readonly string[] {
+  return [...line.matchAll(/'([^']*)'|[^\s']+/g)].map(([word, quoted]) => quoted ?? word)
 }
