@@ -22,6 +22,11 @@ export function byVersion(name: string, text: (found: (ids: string) => string) =
   return { current: statement(name, text(byId)), before17: statement(`${name}_by_ctid`, text(byCtid)) }
 }
 
+/** A statement that finds its rows by itself. */
+export function inEveryVersion(made: Statement): ByVersion {
+  return { current: made, before17: made }
+}
+
 export function ofVersion(statements: ByVersion, serverVersion: number): Statement {
   return serverVersion >= 170_000 ? statements.current : statements.before17
 }

@@ -1,6 +1,6 @@
-import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
+import { type ByVersion, byVersion, inEveryVersion, ofVersion } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
-import { type Execute, textOf } from '../statement.ts'
+import { type Execute, statement, textOf } from '../statement.ts'
 
 /**
  * Which rows of `sluice.message` a settlement may write: those that its transaction has locked, or those that still have
@@ -34,28 +34,36 @@ export function leased(messages: readonly LeasedId[]): Fence {
 /** A statement for each fence and each way to find rows. */
 export type Fenced = Readonly<Record<FenceKind, ByVersion>>
 
+/** Of two texts, the one that the fence takes. */
+type Either = (texts: Readonly<Record<FenceKind, string>>) => string
+
 /** The parts of a statement's text that differ by fence. */
 export interface FencedText {
   /** The condition on the rows `m`. */
   readonly rows: string
-  /** Locks the rows of a SELECT. Those of a leased message are not locked yet. */
-  readonly lock: string
-  /** Whichever of the two the fence takes. */
-  readonly either: (texts: Readonly<Record<FenceKind, string>>) => string
+  readonly either: Either
 }
+
+const forLocked: Either = (texts) => texts.locked
+const forLeased: Either = (texts) => texts.leased
 
 /**
  * @param leases the statement's last parameter, `$4` for example: the leases, under the fence that has them.
  * @param text the statement: $1 is the queue and $2 the ids.
  */
 export function fenced(name: string, leases: string, text: (fence: FencedText) => string): Fenced {
-  const locked = byVersion(name, (found) =>
-    text({ rows: found('$2::bigint[]'), lock: '', either: (texts) => texts.locked }),
-  )
-  const byLease = byVersion(`${name}_leased`, (found) =>
-    text({ rows: leasedRows(found, leases), lock: ' FOR UPDATE OF m', either: (texts) => texts.leased }),
-  )
-  return { locked, leased: byLease }
+  return {
+    locked: byVersion(name, (found) => text({ rows: found('$2::bigint[]'), either: forLocked })),
+    leased: byVersion(`${name}_leased`, (found) => text({ rows: leasedRows(found, leases), either: forLeased })),
+  }
+}
+
+/** The same where the text finds its rows by itself, in every version alike. */
+export function fencedInEveryVersion(name: string, text: (either: Either) => string): Fenced {
+  return {
+    locked: inEveryVersion(statement(name, text(forLocked))),
+    leased: inEveryVersion(statement(`${name}_leased`, text(forLeased))),
+  }
 }
 
 /** The messages that still have their leases. */

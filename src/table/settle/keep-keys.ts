@@ -1,6 +1,6 @@
 import { HUNDRED_YEARS_MS } from '../../basics/duration.ts'
 import type { Execute } from '../statement.ts'
-import { fenced, own, sendFenced } from './fence.ts'
+import { fencedInEveryVersion, own, sendFenced } from './fence.ts'
 import type { SettleIn } from './settle.ts'
 
 /** A message that has succeeded, and for how long its dedupe key stays taken; null: for as long as it asks for. */
@@ -30,16 +30,15 @@ const GIVEN_MS = own('$3::bigint[]')
 // Where an owner has dropped the constraint, a time of more than a hundred years would fail the settlement of the whole batch.
 // A trigger that swallows a row is noticed: without it the key would be free, and its work done twice. A worker may not read the
 // table, so the rows are counted and not named.
-const KEEP = fenced(
+const KEEP = fencedInEveryVersion(
   'keep_keys',
-  '$4',
-  ({ lock, either }) => `
+  (either) => `
 WITH wanted AS MATERIALIZED (
   SELECT m.* FROM pg_catalog.unnest($2::bigint[]) AS given (id) CROSS JOIN LATERAL (
     SELECT m.queue, m.dedupe_key, coalesce(${GIVEN_MS}, m.dedupe_ms) AS for_ms, m.id FROM sluice.message m
     WHERE m.queue = $1::text AND m.id = given.id${either({ locked: '', leased: ` AND m.lease = ${own('$4::bigint[]')}` })}
       AND m.dedupe_key IS NOT NULL AND coalesce(${GIVEN_MS}, m.dedupe_ms) > 0
-    LIMIT 1${lock}
+    LIMIT 1${either({ locked: '', leased: ' FOR UPDATE OF m' })}
   ) m
 ), kept AS (
   INSERT INTO sluice.kept_key (queue, key, message_id, until)
