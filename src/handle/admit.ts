@@ -2,6 +2,7 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { hasExpired } from '../claim/has-expired.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { ClaimClock } from '../statistics/meter.ts'
+import type { Deadline } from './deadline.ts'
 
 /** Why no handler is to see a message. */
 export type Refusal =
@@ -44,4 +45,19 @@ export function refusalOf(
  */
 export async function fittedPayload(message: DeliveredMessage, definition: QueueDefinition): Promise<unknown> {
   return validatePayload(definition, message.payload)
+}
+
+/**
+ * Gives a message its payload as the schema makes it. What the schema waits for takes the time of a handler of its own.
+ *
+ * @throws SluiceError PAYLOAD_SCHEMA, HANDLER_TIMEOUT, the reason for which the batch ends, and what the schema throws
+ */
+export async function acceptPayload(
+  message: DeliveredMessage,
+  definition: QueueDefinition | undefined,
+  deadline: Deadline,
+): Promise<void> {
+  if (definition?.schema === undefined) return
+  deadline.next()
+  message.accept(await deadline.await(fittedPayload(message, definition)))
 }

@@ -2,7 +2,7 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { hasExpired } from '../claim/has-expired.ts'
 import { messageCancelled } from '../errors.ts'
 import type { QueueDefinition } from '../queues.ts'
-import { fittedPayload, refusalOf } from './admit.ts'
+import { acceptPayload, refusalOf } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
 import { type Called, Caller, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
@@ -115,10 +115,8 @@ export class BatchRun {
       this.#results.refuse(message, refusal)
       return false
     }
-    if (this.#definition?.schema === undefined) return true
     try {
-      this.#deadline.next()
-      message.accept(await this.#deadline.await(fittedPayload(message, this.#definition)))
+      await acceptPayload(message, this.#definition, this.#deadline)
       return true
     } catch (error) {
       this.#results.add([message], new CallFailed(error, false))

@@ -1,7 +1,7 @@
 import { Gate } from '../../basics/gate.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { leaseLost } from '../../errors.ts'
-import { fittedPayload } from '../../handle/admit.ts'
+import { acceptPayload } from '../../handle/admit.ts'
 import { Caller, CallFailed } from '../../handle/call.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import { Deadline } from '../../handle/deadline.ts'
@@ -67,11 +67,7 @@ async function handle(
   const deadline = new Deadline(plan.timeoutMs, 'handler', signal)
   const attempt = () => new LeasedAttempt(options, [leased])
   try {
-    const definition = runtime.definitionOf(plan)
-    if (definition !== undefined) {
-      deadline.next()
-      leased.message.accept(await deadline.await(fittedPayload(leased.message, definition)))
-    }
+    await acceptPayload(leased.message, runtime.definitionOf(plan), deadline)
     const caller = new Caller(consumption, { attempt, cancel: async () => undefined }, deadline)
     const called = await caller.call([leased.message])
     if (called instanceof CallFailed) throw called.error
