@@ -6,18 +6,12 @@ import type { Execute } from '../table/statement.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 import type { DatabaseClock } from './decide.ts'
 import type { Decided } from './decision.ts'
-import { type RowsIn, sendDecisions } from './send-decisions.ts'
+import { type RowsIn, type RowsRuntime, sendDecisions } from './send-decisions.ts'
 import type { Sink, Writing } from './settlement.ts'
-
-/** What writing locked rows needs of a process. */
-interface LockedRuntime extends Pick<RowsIn, 'alphabet'> {
-  readonly serverVersion: () => number
-  readonly historyBy: (queue: string) => string | undefined
-}
 
 /** Rows that the batch's transaction has locked, with the slots of their keys. What is not decided is free when it ends. */
 export class LockedRows implements Sink {
-  readonly #runtime: LockedRuntime
+  readonly #runtime: RowsRuntime
   readonly #plan: Pick<TransactionalPlan, 'queue' | 'ordered'>
   readonly #clock: Pick<DatabaseClock, 'passedUs'>
   readonly #claimedUs: number
@@ -25,7 +19,7 @@ export class LockedRows implements Sink {
 
   /** @param claimedUs the database's clock when the batch was claimed, in microseconds since 1970 */
   constructor(
-    runtime: LockedRuntime,
+    runtime: RowsRuntime,
     plan: Pick<TransactionalPlan, 'queue' | 'ordered'>,
     clock: Pick<DatabaseClock, 'passedUs'>,
     claimedUs: number,

@@ -27,6 +27,13 @@ export interface RowsIn extends SettleIn {
   readonly claimedUs: (decided: Decided) => number
 }
 
+/** What writing such rows needs of a process. */
+export interface RowsRuntime extends Pick<RowsIn, 'alphabet'> {
+  readonly serverVersion: () => number
+  /** The worker's name as the database can hold it, if the queue keeps a history of what has succeeded. */
+  readonly historyBy: (queue: string) => string | undefined
+}
+
 /** Statements that are on their way. */
 export interface SentDecisions {
   /** Of leased rows each resolves with the ids that it has found and written. */

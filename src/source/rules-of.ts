@@ -1,25 +1,21 @@
 import type { Control } from '../connection/control.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { RetryPolicies } from '../retry-policy.ts'
-import type { Alphabet } from '../session/alphabet.ts'
 import { AttemptRules } from '../settings/attempt-rules.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { DatabaseClock, Rules } from '../settle/decide.ts'
+import type { RowsRuntime } from '../settle/send-decisions.ts'
 import type { Report } from '../telemetry/events.ts'
 
 /** What sources need of a process. */
-export interface SourceRuntime {
+export interface SourceRuntime extends RowsRuntime {
   readonly control: Control
-  readonly alphabet: Alphabet
   /** The settings of queues. */
   readonly settings: Settings
   /** Those that have names. */
   readonly retryPolicies: RetryPolicies | undefined
-  readonly serverVersion: () => number
   /** As the database can hold it. */
   readonly workerName: () => string
-  /** The same, if the queue keeps a history of what has succeeded. */
-  readonly historyBy: (queue: string) => string | undefined
   readonly report: Report
 }
 

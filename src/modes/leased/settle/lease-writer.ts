@@ -1,7 +1,7 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
 import { startTimer } from '../../../basics/start-timer.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
-import { type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
+import { type RowsRuntime, type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'
 import { forgetEvidence } from '../../../table/settle/around.ts'
 import type { LeasedId } from '../../../table/settle/fence.ts'
@@ -11,7 +11,7 @@ import { allAnswered } from '../../../transaction/all-answered.ts'
 import { BatchConnection } from '../../../transaction/batch-connection.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { LeasedOutcome } from './leased-outcome.ts'
-import { type LeasedRuntime, leasedRows } from './leased-rows.ts'
+import { leasedRows } from './leased-rows.ts'
 
 /** What became of a write. What is in neither set was not found under its lease. */
 export interface Written {
@@ -39,7 +39,7 @@ interface Work {
   readonly behind?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
 }
 
-type WriterRuntime = LeasedRuntime & Pick<Runtime, 'pool' | 'settings'>
+type WriterRuntime = RowsRuntime & Pick<Runtime, 'pool' | 'settings'>
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {

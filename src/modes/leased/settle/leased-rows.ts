@@ -1,14 +1,10 @@
-import type { RowsIn } from '../../../settle/send-decisions.ts'
+import type { RowsIn, RowsRuntime } from '../../../settle/send-decisions.ts'
 import { leased } from '../../../table/settle/fence.ts'
-import type { Runtime } from '../../runtime.ts'
 import type { LeasedMessage } from '../leased-message.ts'
-
-/** What writing under leases needs of a process. */
-export type LeasedRuntime = Pick<Runtime, 'serverVersion' | 'historyBy' | 'alphabet'>
 
 /** Rows that this process may write while it has their leases. @param nowUs the database's clock, or a little earlier */
 export function leasedRows(
-  { serverVersion, historyBy, alphabet }: LeasedRuntime,
+  { serverVersion, historyBy, alphabet }: RowsRuntime,
   queue: string,
   messages: readonly LeasedMessage[],
   nowUs: number,
