@@ -2,7 +2,7 @@ import type { SluiceConfig } from '../config.ts'
 import type { PipelinePlan, TransactionalPlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { Execute } from '../table/statement.ts'
-import { groupQueueCheck, refuseGroupQueue } from '../table/stream/group-queue.ts'
+import { groupQueueCheck } from '../table/stream/group-queue.ts'
 import { LockedSource } from './locked-source.ts'
 import { LogSource } from './log/log-source.ts'
 import type { SourceRuntime } from './rules-of.ts'
@@ -22,7 +22,7 @@ export function definitionOf({ definitions, streams }: SluiceConfig, plan: Pipel
 
 /** A queue that belongs to a group is consumed with the group. @throws SluiceError QUEUE_UNKNOWN, UNREACHABLE */
 export async function refuseQueueOfGroup(execute: Execute, plan: PipelinePlan): Promise<void> {
-  if (logOf(plan) === undefined) await refuseGroupQueue(execute, plan.queue)
+  if (logOf(plan) === undefined) await groupQueueCheck(plan.queue)?.(execute)
 }
 
 function logOf(plan: PipelinePlan): TransactionalPlan['log'] {

@@ -4,23 +4,22 @@ import { SluiceError } from '../../errors.ts'
 import { type Execute, statement } from '../statement.ts'
 
 /**
- * Refuses to consume a queue that belongs to a group: only its group may. Asks only for names with a ':', one descent of
- * stream_group_pkey.
+ * Refuses to consume a queue that belongs to a group: only its group may. Sent before a pipeline starts, and behind each of its
+ * claims, because a group may be made while it runs. It costs one descent of stream_group_pkey.
  *
- * @throws SluiceError QUEUE_UNKNOWN
+ * @returns undefined: no group can have the name, which would have a ':'
+ * @throws SluiceError QUEUE_UNKNOWN, when it is called
  */
-export async function refuseGroupQueue(execute: Execute, queue: string): Promise<void> {
-  if (!queue.includes(':')) return
+export function groupQueueCheck(queue: string): ((execute: Execute) => Promise<void>) | undefined {
+  return queue.includes(':') ? (execute) => refuse(execute, queue) : undefined
+}
+
+async function refuse(execute: Execute, queue: string): Promise<void> {
   try {
     await execute(REFUSE, [queue])
   } catch (error) {
     throw isOfGroup(error) ? ofGroup(error) : error
   }
-}
-
-/** The same, to send behind each claim: a group may be made while a pipeline runs. Undefined: no group can have the name. */
-export function groupQueueCheck(queue: string): ((execute: Execute) => Promise<void>) | undefined {
-  return queue.includes(':') ? (execute) => refuseGroupQueue(execute, queue) : undefined
 }
 
 /** The server's refusal of a queue that belongs to a group. */
