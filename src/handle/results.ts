@@ -56,7 +56,7 @@ export class Results {
 
   /** Ends a message that no handler is to see. */
   refuse(message: DeliveredMessage, refusal: Refusal): void {
-    const { decisions, partitionOf } = this.#batch
+    const { decisions } = this.#batch
     this.#begun.add(message)
     switch (refusal.kind) {
       case 'cancelled':
@@ -65,7 +65,6 @@ export class Results {
         return
       case 'harmful':
         this.#put(decideHarmful(message, refusal.reason, decisions.rules))
-        if (partitionOf !== undefined) this.#block(message)
         return
       case 'lost try':
         this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
