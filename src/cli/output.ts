@@ -7,6 +7,11 @@ export function print(text: string): void {
   process.stdout.write(`${maskSecrets(text)}\n`)
 }
 
+/** Of a command that prints JSON if it is asked to. */
+export interface JsonOptions {
+  readonly json?: true
+}
+
 /** Writes a value as JSON to stdout, indented, or in one line. */
 export function printJson(value: unknown, layout: 'indented' | 'line' = 'indented'): void {
   print(toJsonText(value, layout === 'indented' ? 2 : 0))

@@ -3,7 +3,7 @@ import type { ClaimStatus } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { counted, formatAgo, formatDue } from '../show/text.ts'
@@ -17,9 +17,8 @@ export function addClaims(program: Command): void {
   addCommands(claims, [addClaimsList, addClaimsRelease])
 }
 
-interface ClaimsListOptions {
+interface ClaimsListOptions extends JsonOptions {
   readonly limit: number
-  readonly json?: true
 }
 
 /** `sluice claims list` */

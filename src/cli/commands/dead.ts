@@ -4,7 +4,7 @@ import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatDeadLetter, formatDeadLetters, formatGroups } from '../show/dead-letters.ts'
 import { MESSAGE_ID, messageId } from '../which-message.ts'
@@ -19,10 +19,9 @@ export function addDead(program: Command): void {
   addCommands(dead, [addDeadList, addDeadGet, addDeadRedrive, addDeadDelete])
 }
 
-interface DeadListOptions extends DeadFilterOptions {
+interface DeadListOptions extends DeadFilterOptions, JsonOptions {
   readonly groups?: true
   readonly limit: number
-  readonly json?: true
 }
 
 /** `sluice dead list` */
@@ -78,12 +77,7 @@ function addDeadGet(dead: Command): void {
     .action(showDead)
 }
 
-async function showDead(
-  queue: string,
-  name: string,
-  { json }: { readonly json?: true },
-  command: Command,
-): Promise<void> {
+async function showDead(queue: string, name: string, { json }: JsonOptions, command: Command): Promise<void> {
   const letter = await operating(command, async (operate) => {
     const id = await messageId(operate, queue, name)
     const found = await operate.deadLetters.get(queue, id)

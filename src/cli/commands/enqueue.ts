@@ -4,14 +4,13 @@ import { type Dedupe, ON_DUPLICATE, type OnDuplicate } from '../../message-optio
 import { noteUnknown, withSluice } from '../connect.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
-import { print, printJson } from '../output.ts'
+import { type JsonOptions, print, printJson } from '../output.ts'
 
-interface EnqueueFlags extends MessageOptions {
+interface EnqueueFlags extends MessageOptions, JsonOptions {
   readonly at?: Date
   readonly dedupeKey?: string
   readonly dedupeFor?: number
   readonly onDuplicate?: OnDuplicate
-  readonly json?: true
 }
 
 /** `sluice enqueue` */

@@ -4,7 +4,7 @@ import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
 import { counted } from '../show/text.ts'
@@ -18,10 +18,6 @@ export function addGroup(program: Command): void {
     .description('Set up, list, seek, pause and delete groups: each reads a stream at its own pace.')
     .addHelpText('after', EXAMPLES)
   addCommands(group, [addList, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete])
-}
-
-interface JsonOptions {
-  readonly json?: true
 }
 
 /** `sluice group list` */

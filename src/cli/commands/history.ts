@@ -3,7 +3,7 @@ import type { CompletedMessage } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatCompleted } from '../show/completed.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
@@ -18,14 +18,13 @@ export function addHistory(program: Command): void {
   addCommands(history, [addHistoryList, addHistoryGet])
 }
 
-interface HistoryListOptions {
+interface HistoryListOptions extends JsonOptions {
   readonly type?: string
   readonly orderingKey?: string
   readonly tenant?: string
   readonly olderThan?: number
   readonly newerThan?: number
   readonly limit: number
-  readonly json?: true
 }
 
 /** `sluice history list` */
@@ -77,12 +76,7 @@ function addHistoryGet(history: Command): void {
     .action(showCompleted)
 }
 
-async function showCompleted(
-  queue: string,
-  id: string,
-  { json }: { readonly json?: true },
-  command: Command,
-): Promise<void> {
+async function showCompleted(queue: string, id: string, { json }: JsonOptions, command: Command): Promise<void> {
   const completed = await operating(command, async (operate) => {
     const found = await operate.history.get(queue, id)
     if (found !== undefined) return found

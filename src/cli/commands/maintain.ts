@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { operating } from '../connect.ts'
-import { note, print, printJson } from '../output.ts'
+import { type JsonOptions, note, print, printJson } from '../output.ts'
 import { counted } from '../show/text.ts'
 
 /** `sluice maintain` */
@@ -13,7 +13,7 @@ export function addMaintain(program: Command): void {
     .action(maintain)
 }
 
-async function maintain({ json }: { readonly json?: true }, command: Command): Promise<void> {
+async function maintain({ json }: JsonOptions, command: Command): Promise<void> {
   const result = await operating(command, (operate) => operate.maintain())
   const {
     expired,

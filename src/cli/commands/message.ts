@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { KnownMessage, MessageStatus, Operate } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { didYouMean, operating } from '../connect.ts'
-import { print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { type Fact, formatFacts, formatSections } from '../show/facts.ts'
 import { formatFailures } from '../show/failures.ts'
@@ -19,9 +19,8 @@ export function addMessage(program: Command): void {
   addCommands(message, [addMessageStatus, addMessageChanges])
 }
 
-interface MessageStatusOptions {
+interface MessageStatusOptions extends JsonOptions {
   readonly dedupeKey?: string
-  readonly json?: true
 }
 
 /** `sluice message status` */

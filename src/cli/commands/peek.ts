@@ -3,13 +3,12 @@ import type { MessageStatus } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { eventName, formatDue, oneLine } from '../show/text.ts'
 
-interface PeekOptions {
+interface PeekOptions extends JsonOptions {
   readonly limit: number
-  readonly json?: true
 }
 
 /** `sluice peek` */

@@ -3,7 +3,7 @@ import type { QueueSettingsStatus } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { noteUnknown, operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
@@ -16,10 +16,6 @@ export function addQueue(program: Command): void {
     .description('Pause and resume queues, and change their settings while workers run.')
     .addHelpText('after', EXAMPLES)
   addCommands(queue, [addList, addGet, addQueueSet, addPause, addResume])
-}
-
-interface JsonOptions {
-  readonly json?: true
 }
 
 /** `sluice queue list` */

@@ -5,7 +5,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { onSchedule } from '../known-schedule.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatSchedules } from '../show/schedules.ts'
 import { formatDue, printable } from '../show/text.ts'
@@ -28,7 +28,7 @@ function addList(schedule: Command): void {
     .argument('[queue]', 'only of this queue', parse.queue)
     .option('--json', 'print a JSON array')
     .addHelpText('after', exampleOf('list reports'))
-    .action(async (queue: string | undefined, { json }: { readonly json?: true }, command: Command) => {
+    .action(async (queue: string | undefined, { json }: JsonOptions, command: Command) => {
       const found = await operating(command, async (operate) => {
         const listed = await operate.schedules.list(queue === undefined ? {} : { queue })
         const ofQueue = queue === undefined ? '' : ` for queue "${queue}"`
@@ -163,7 +163,7 @@ function addNext(schedule: Command): void {
     .option('-n, --count <count>', 'how many', parse.countTo(1_000), 5)
     .option('--json', 'print a JSON array')
     .addHelpText('after', exampleOf('next nightly --count 10'))
-    .action(async (name: string, { count, json }: { count: number; json?: true }, command: Command) => {
+    .action(async (name: string, { count, json }: { count: number } & JsonOptions, command: Command) => {
       const { dates, zone, now } = await onSchedule(command, name, async (operate) => {
         const found = await operate.schedules.get(name)
         return found && { dates: await operate.schedules.next(name, count), zone: found.zone, now: await operate.now() }

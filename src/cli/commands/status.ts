@@ -5,13 +5,12 @@ import type { Operate } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatStatus, readStatus, type StatusPage } from '../show/status.ts'
 
-interface StatusOptions {
+interface StatusOptions extends JsonOptions {
   readonly queue?: string
   readonly watch?: true
-  readonly json?: true
 }
 
 const EVERY_MS = 2_000

@@ -4,7 +4,7 @@ import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatStreams } from '../show/streams.ts'
 import { counted, oneLine } from '../show/text.ts'
 
@@ -15,10 +15,6 @@ export function addStream(program: Command): void {
     .description('Set up, list, read and trim streams: logs whose events are kept.')
     .addHelpText('after', EXAMPLES)
   addCommands(stream, [addList, addSet, addRead, addTail, addTrim])
-}
-
-interface JsonOptions {
-  readonly json?: true
 }
 
 /** `sluice stream list` */
