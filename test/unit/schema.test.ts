@@ -5,6 +5,7 @@ import { MATCHES } from '../../src/table/operate/dead-letters.ts'
 import { tableStatements } from '../support/plans/table-statements.ts'
 import { headOf, objectsOf, referencesOf } from '../support/schema-files.ts'
 import { groupStatements, sqlFunctions } from '../support/twins/texts.ts'
+import { describedColumns, viewColumns } from '../support/view-columns.ts'
 
 const FILES = schemaFiles()
 
@@ -35,6 +36,17 @@ describe('schema/', () => {
     expect(forward).toEqual([])
     const references = objects.reduce((sum, { text }) => sum + referencesOf(text, order).length, 0)
     expect(references).toBeGreaterThan(700)
+  })
+
+  // A description of a column that is not there fails the migration.
+  test('describes each view, and each of its columns, once', () => {
+    const sql = FILES.map((file) => file.sql).join('\n')
+    const described = describedColumns(sql)
+    const columns = viewColumns(sql)
+    expect(columns.size).toBeGreaterThan(13)
+    expect([...described.keys()].toSorted()).toEqual([...columns.keys()].toSorted())
+    for (const [view, names] of columns)
+      expect(described.get(view)?.toSorted(), `sluice.${view}`).toEqual(['*', ...names].toSorted())
   })
 
   test.each(FILES)('$name begins with its purpose, and with its public functions and views', ({ name, sql }) => {
