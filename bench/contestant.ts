@@ -9,7 +9,7 @@ export interface Contestant extends Capabilities {
   readonly name: string
   /** For people, with the version that is installed. */
   readonly title: string
-  /** What happens to a message in hand, and to its effects, when the process dies. */
+  /** What happens to a message in flight, and to its effects, when the process dies. */
   readonly guarantee: string
   /** Why it cannot run on this machine; undefined if it can. */
   missing?(): string | undefined
@@ -89,7 +89,7 @@ export interface ConsumeSpec {
 export interface LeaseSpec extends Pick<ConsumeSpec, 'onSettled'> {
   /** The most messages per claim. */
   readonly batchSize: number
-  /** The most messages in hand at the same time. */
+  /** The most messages in flight at the same time. */
   readonly inHand: number
   /** Handlers run side by side. Default: handlers that do nothing. */
   readonly handle?: ListenSpec['handle'] | undefined
@@ -114,7 +114,7 @@ export interface Payload {
 
 /** A consumer that runs. */
 export interface Consumer {
-  /** Ends what is in hand, settles it, and closes all connections. */
+  /** Ends and settles all messages in flight, and closes all connections. */
   stop(): Promise<void>
 }
 

@@ -3080,7 +3080,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has not expired, received one that expired at %',
-      held.id, held.queue, held.expires_at
+      held.id, held.queue, to_char(held.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
       USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer lease, or renew in time.';
   END IF;
 END
@@ -3318,15 +3318,16 @@ BEGIN
   held := sluice_private.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
+         r.enqueued_at, held.due_ats[array_position(held.message_ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key,
+         r.lives_until, array_remove(ARRAY[
            (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), of_queue
          ], NULL)
   FROM sluice_private.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
-  'Returns the messages of a claim that are not settled yet. due_at is the time of the claim. retry_policies: the names '
-  'of their retry policies, that of the message before that of its queue.';
+  'Returns the messages of a claim that are not settled yet. retry_policies: the names of their retry policies, that of '
+  'the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, lease interval DEFAULT NULL, grace interval DEFAULT NULL
@@ -4984,8 +4985,8 @@ COMMENT ON FUNCTION sluice.prune_leftovers IS
 --
 -- Defines schedules, and enqueues what they say.
 --
--- Public functions: sluice.schedule, sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_remove,
--- sluice.schedule_run.
+-- Public functions: sluice.schedule, sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_delete,
+-- sluice.schedule_run_now.
 
 -- Defines a schedule, and tells what that changed. next_at: the next occurrence, where the caller can compute it; null: the
 -- next worker that looks does. It counts only if the times of the schedule are new: otherwise an occurrence that is due and
@@ -5188,7 +5189,7 @@ $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
   'Resumes a schedule. Occurrences during the pause are not enqueued. Returns false if it is not paused.';
 
-CREATE FUNCTION sluice.schedule_remove(name text) RETURNS boolean
+CREATE FUNCTION sluice.schedule_delete(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
@@ -5196,8 +5197,8 @@ BEGIN
   RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION sluice.schedule_remove IS
-  'Removes a schedule, but not its messages. Returns false if there is none with this name.';
+COMMENT ON FUNCTION sluice.schedule_delete IS
+  'Deletes a schedule, but not its messages. Returns false if there is none with this name.';
 
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
 -- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
@@ -5227,7 +5228,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.schedule_run(name text) RETURNS bigint
+CREATE FUNCTION sluice.schedule_run_now(name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -5248,7 +5249,7 @@ BEGIN
   RETURN message_id;
 END
 $$;
-COMMENT ON FUNCTION sluice.schedule_run IS
+COMMENT ON FUNCTION sluice.schedule_run_now IS
   'Enqueues a message of a schedule now, paused or not, and returns its id, or null if it must not overlap and the last '
   'message still exists. Its times do not change.';
 

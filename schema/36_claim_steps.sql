@@ -36,7 +36,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has not expired, received one that expired at %',
-      held.id, held.queue, held.expires_at
+      held.id, held.queue, to_char(held.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
       USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer lease, or renew in time.';
   END IF;
 END

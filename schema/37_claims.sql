@@ -88,15 +88,16 @@ BEGIN
   held := sluice_private.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
+         r.enqueued_at, held.due_ats[array_position(held.message_ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key,
+         r.lives_until, array_remove(ARRAY[
            (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), of_queue
          ], NULL)
   FROM sluice_private.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
-  'Returns the messages of a claim that are not settled yet. due_at is the time of the claim. retry_policies: the names '
-  'of their retry policies, that of the message before that of its queue.';
+  'Returns the messages of a claim that are not settled yet. retry_policies: the names of their retry policies, that of '
+  'the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, lease interval DEFAULT NULL, grace interval DEFAULT NULL

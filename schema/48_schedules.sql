@@ -1,7 +1,7 @@
 -- Defines schedules, and enqueues what they say.
 --
--- Public functions: sluice.schedule, sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_remove,
--- sluice.schedule_run.
+-- Public functions: sluice.schedule, sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_delete,
+-- sluice.schedule_run_now.
 
 -- Defines a schedule, and tells what that changed. next_at: the next occurrence, where the caller can compute it; null: the
 -- next worker that looks does. It counts only if the times of the schedule are new: otherwise an occurrence that is due and
@@ -204,7 +204,7 @@ $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
   'Resumes a schedule. Occurrences during the pause are not enqueued. Returns false if it is not paused.';
 
-CREATE FUNCTION sluice.schedule_remove(name text) RETURNS boolean
+CREATE FUNCTION sluice.schedule_delete(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
@@ -212,8 +212,8 @@ BEGIN
   RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION sluice.schedule_remove IS
-  'Removes a schedule, but not its messages. Returns false if there is none with this name.';
+COMMENT ON FUNCTION sluice.schedule_delete IS
+  'Deletes a schedule, but not its messages. Returns false if there is none with this name.';
 
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
 -- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
@@ -243,7 +243,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.schedule_run(name text) RETURNS bigint
+CREATE FUNCTION sluice.schedule_run_now(name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -264,7 +264,7 @@ BEGIN
   RETURN message_id;
 END
 $$;
-COMMENT ON FUNCTION sluice.schedule_run IS
+COMMENT ON FUNCTION sluice.schedule_run_now IS
   'Enqueues a message of a schedule now, paused or not, and returns its id, or null if it must not overlap and the last '
   'message still exists. Its times do not change.';
 

@@ -9,7 +9,7 @@ const ONE_KEY = 'one key, batches of 100'
 
 export const beforeLeases: Cell = {
   name: 'before-leases',
-  title: 'Transactional mode, before and after leased delivery came',
+  title: 'Transactional mode, before and after leased delivery',
   measures:
     'Messages that wait, handlers that do nothing, 4 batches of 100 in flight, or 8 of one message: from the settlement of the ' +
     'first third (warm-up) to the durable settlement of the last, beside the last commit that had no leased mode, in the same ' +

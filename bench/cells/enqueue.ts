@@ -20,7 +20,7 @@ export const enqueueOne: Cell = {
   measures:
     'Writers in one process, each with a connection of its own, that repeat BEGIN, one enqueue, COMMIT for 3 seconds, ' +
     'beside a consumer of the same queue in another process. Idle: it takes each message as it comes and waits for the ' +
-    'next. Busy: its handlers sleep 20 ms per message, so it always has something in hand',
+    'next. Busy: its handlers sleep 20 ms per message, so it always has messages in flight',
   metric: { name: 'perSecond', unit: 'transactions/s', better: 'more' },
   cases: CASES.map(
     ({ writers, consumer }): Case => ({
@@ -44,10 +44,10 @@ const ALONE = WRITERS.map((writers) => ({ writers, name: `${writers} ${writers =
 
 export const enqueueAlone: Cell = {
   name: 'enqueue-alone',
-  title: 'Enqueue, one message per transaction, with nobody who consumes',
+  title: 'Enqueue, one message per transaction, without a consumer',
   measures:
-    'As enqueue, without a consumer: no process beside the writers takes its part of the cores, so what is left is an enqueue ' +
-    'beside the INSERT by hand',
+    'As enqueue, without a consumer: no other process shares the cores with the writers, so it compares an enqueue ' +
+    'with the INSERT by hand',
   metric: { name: 'perSecond', unit: 'transactions/s', better: 'more' },
   cases: ALONE.map(
     ({ writers, name }): Case => ({
@@ -69,7 +69,7 @@ export const enqueueMany: Cell = {
   name: 'enqueue-many',
   title: 'Enqueue 1,000 messages per transaction',
   measures:
-    'One writer that repeats BEGIN, 1,000 messages by one call, COMMIT for 3 seconds, with nobody who consumes. By hand: ' +
+    'One writer that repeats BEGIN, 1,000 messages by one call, COMMIT for 3 seconds, without a consumer. By hand: ' +
     'INSERT … SELECT FROM unnest into the same table without its trigger',
   metric: { name: 'perSecond', unit: 'messages/s', better: 'more' },
   cases: [

@@ -8,7 +8,7 @@ const MEASURED_MS: Size = { full: 60_000, quick: 3_000 }
 
 export const idle: Cell = {
   name: 'idle',
-  title: '100 queues in one process in which nothing happens',
+  title: '100 idle queues in one process',
   measures:
     'One process waits on 100 queues (graphile-worker: tasks) without messages. After 5 seconds, for 60 seconds, because some look only every 30: the ' +
     'statements that it sends to the server, counted in the driver, and its own processor time as a part of one core',
@@ -28,7 +28,7 @@ const LEASED = 'leased'
 export const leasedIdle: Cell = {
   ...idle,
   name: 'leased-idle',
-  title: '100 queues in one process in which nothing happens, in both modes',
+  title: '100 idle queues in one process, in both modes',
   measures: 'As idle: the statements of a process that waits on 100 queues, in transactional and in leased mode',
   cases: [TRANSACTIONAL, LEASED].map((name) => ({
     name,

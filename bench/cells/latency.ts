@@ -17,8 +17,8 @@ export const latency: Cell = {
   ],
   asks: ({ enqueues, listens }) => enqueues !== undefined && listens !== undefined,
   without: {
-    'raw-loop': 'it polls every 10 ms, which is all that there would be to see',
-    'sluice-without-trigger': 'it polls every second, which is all that there would be to see',
+    'raw-loop': 'it polls every 10 ms, so the number would show nothing else',
+    'sluice-without-trigger': 'it polls every second, so the number would show nothing else',
   },
   goals: [
     { of: { contestant: 'sluice' }, over: { contestant: 'listen-loop' }, atMost: 1.5 },

@@ -6,7 +6,7 @@ export const leasedBatches: Cell = {
   title: 'Drain no-op messages under leases, in batches',
   measures:
     '150,000 messages that wait, handlers that do nothing with no transaction open, up to 100 messages per claim and 400 in ' +
-    'hand in one process: from the settlement of the first 50,000 (warm-up) to the durable settlement of the last',
+    'flight in one process: from the settlement of the first 50,000 (warm-up) to the durable settlement of the last',
   metric: PER_SECOND,
   cases: [drainCase({ full: 150_000, quick: 15_000 }, { batchSize: 100, inFlight: 4, work: 'nothing', leased: true })],
   asks: ({ leases }) => leases !== undefined,
@@ -23,7 +23,7 @@ export const leasedSingles: Cell = {
   name: 'leased-singles',
   title: 'Drain no-op messages under leases, one per claim',
   measures:
-    '15,000 messages that wait, handlers that do nothing with no transaction open, one message per claim and 8 in hand ' +
+    '15,000 messages that wait, handlers that do nothing with no transaction open, one message per claim and 8 in flight ' +
     'in one process: from the settlement of the first 5,000 (warm-up) to the durable settlement of the last',
   metric: PER_SECOND,
   cases: [drainCase({ full: 15_000, quick: 3_000 }, { batchSize: 1, inFlight: 8, work: 'nothing', leased: true })],

@@ -6,7 +6,7 @@ export const leasedWaiting: Cell = {
   name: 'leased-waiting',
   title: 'A thousand handlers that wait, side by side in one process',
   measures:
-    'Handlers that wait for 50 ms, 1,000 messages in hand in one process, up to 100 per claim, for 6 seconds after 2 of ' +
+    'Handlers that wait for 50 ms, 1,000 messages in flight in one process, up to 100 per claim, for 6 seconds after 2 of ' +
     'warm-up; 20,000/s would be all that such handlers allow. Wait of a message: from the end of its handler to the answer to ' +
     'its COMMIT, in milliseconds. MiB: resident memory at most, the TypeScript loader and the harness included',
   metric: PER_SECOND,
@@ -28,7 +28,7 @@ export const leasedLive: Cell = {
   name: 'leased-live',
   title: 'Claims and settlements beside 10,000 live leases',
   measures:
-    'A pipeline with 9,900 messages in hand whose handlers do not end, and 100 more in hand whose handlers wait for 10 ms, ' +
+    'A pipeline with 9,900 messages in flight with handlers that do not end, and 100 more with handlers that wait for 10 ms, ' +
     'for 6 seconds; or with these 100 alone. Leases of 4 seconds, so that all are renewed every other second. A claim and a renewal: ' +
     'from its sending to its answer, medians. Wait of a message: from the end of its handler to the answer to its COMMIT',
   metric: { name: 'claimMs', unit: 'ms per claim', better: 'less' },

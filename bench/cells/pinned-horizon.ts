@@ -29,7 +29,7 @@ export const leasedPinnedHorizon: Cell = {
   name: 'leased-pinned-horizon',
   title: '300,000 messages under leases while an old snapshot holds vacuum back',
   measures:
-    'As pinned-horizon, in leased mode: 300,000 messages go through one process (100 per claim, 400 in hand) in ten ' +
+    'As pinned-horizon, in leased mode: 300,000 messages go through one process (100 per claim, 400 in flight) in ten ' +
     'portions, after one for warming up: the rate of the last tenth over that of the first',
   series: { x: 'tenths of 300,000 messages', y: 'messages/s in each tenth', scale: 'value' },
   cases: [

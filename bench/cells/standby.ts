@@ -10,7 +10,7 @@ const KEEPS_UP = { workMs: 0, inFlight: 8, latency: true } as const
 /** Some 150 transactions a second: at as many as the server can do, the wait for a turn would be most of the latency. */
 const STEADY = { writers: 8, restMs: 40 } as const
 
-const alone = (distanceMs: number): string => `${distanceMs} ms, nobody listens`
+const alone = (distanceMs: number): string => `${distanceMs} ms, no listener`
 const beside = (distanceMs: number): string => `${distanceMs} ms, beside a consumer`
 const steady = (distanceMs: number): string => `${distanceMs} ms, ${STEADY.writers} writers that rest`
 

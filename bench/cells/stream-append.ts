@@ -9,8 +9,8 @@ export const streamAppend: Cell = {
   name: 'stream-append',
   title: 'Append, one event per transaction',
   measures:
-    'Writers in one process, each with a connection of its own, that repeat BEGIN, one append, COMMIT for 3 seconds, with one group that ' +
-    'nobody consumes. By hand: an INSERT into a plain table of the same columns and primary key. pg-boss: publish to one queue',
+    'Writers in one process, each with a connection of its own, that repeat BEGIN, one append, COMMIT for 3 seconds, with one group ' +
+    'without consumers. By hand: an INSERT into a plain table of the same columns and primary key. pg-boss: publish to one queue',
   metric: { name: 'perSecond', unit: 'transactions/s', better: 'more' },
   cases: WRITERS.map((writers) => appendCase(writersName(writers), { writers, groups: 1 })),
   asks: ({ appends }) => appends !== undefined,
@@ -25,7 +25,7 @@ export const streamAppendMany: Cell = {
   name: 'stream-append-many',
   title: 'Append 1,000 events per transaction',
   measures:
-    'One writer that repeats BEGIN, 1,000 events by one call, COMMIT for 3 seconds, with one group that nobody consumes. By hand: ' +
+    'One writer that repeats BEGIN, 1,000 events by one call, COMMIT for 3 seconds, with one group without consumers. By hand: ' +
     'INSERT … SELECT FROM unnest into a plain table of the same columns and primary key',
   metric: { name: 'perSecond', unit: 'events/s', better: 'more' },
   cases: [appendCase('', { writers: 1, groups: 1, many: 1_000 })],
@@ -41,7 +41,7 @@ export const streamAppendGroups: Cell = {
   name: 'stream-append-groups',
   title: 'Append for one group and for twenty',
   measures:
-    'One writer that repeats BEGIN, one append, COMMIT for 3 seconds, to a stream with one group or with 20, that nobody consumes. ' +
+    'One writer that repeats BEGIN, one append, COMMIT for 3 seconds, to a stream with one group or with 20, without consumers. ' +
     'pg-boss: publish to one queue or to 20, a copy for each',
   metric: { name: 'perSecond', unit: 'transactions/s', better: 'more' },
   cases: [appendCase(ONE_GROUP, { writers: 1, groups: 1 }), appendCase(TWENTY_GROUPS, { writers: 1, groups: 20 })],

@@ -12,7 +12,7 @@ export const graphileWorker: Contestant = createGraphileWorker({
   suffix: '',
   configuration:
     'concurrentJobs: 24 and maxPoolSize: 25, as in its performance guide, or as many jobs as are in flight',
-  lost: 'the jobs in hand',
+  lost: 'the jobs in flight',
   options: {},
 })
 
@@ -41,7 +41,7 @@ export function createGraphileWorker(variant: {
       run: (url, spec) => start(url, concurrent(spec), { bench: taskFor(spec.work) }, options),
     },
     leases: {
-      configuration: `${configuration}; with handlers that wait, as many jobs at once as are in hand`,
+      configuration: `${configuration}; with handlers that wait, as many jobs at once as are in flight`,
       run: (url, { batchSize, inHand, handle, onSettled }) => {
         const spec = { concurrentJobs: handle || batchSize === 1 ? inHand : GUIDE_CONCURRENCY, onSettled }
         return start(url, spec, { bench: (payload) => handle?.(payload as Payload) }, ampleFor(options, spec))

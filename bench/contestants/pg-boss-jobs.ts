@@ -14,7 +14,7 @@ export const pgBossJobs: Pick<Contestant, 'install' | 'tables' | 'fill' | 'unset
   unsettled,
 }
 
-/** As it comes, without the clock for cron jobs, which nobody else here has. */
+/** As it comes, without the clock for cron jobs, which no other contestant has. */
 export async function startPgBoss(url: string, options: ConstructorOptions = {}): Promise<PgBoss> {
   const boss = new PgBoss({ connectionString: url, schedule: false, ...options })
   boss.on('error', (error) => {

@@ -20,7 +20,7 @@ export const pgBoss: Contestant = {
   },
   leases: {
     configuration:
-      'the same loops, as many as batches are in hand; handlers of a batch side by side, and complete(ids) when the last has ended',
+      'the same loops, as many as batches are in flight; handlers of a batch side by side, and complete(ids) when the last has ended',
     run: (url, spec) => leaseByFetch(url, spec, (boss, ids) => boss.complete('bench', ids)),
   },
   listens: {

@@ -10,7 +10,7 @@ export const sluiceTransactional: Contestant = {
   ...messageTable,
   leases: {
     configuration:
-      'pipeline(queue, { batchSize, concurrency: the messages in hand by batchSize }), all else as it comes',
+      'pipeline(queue, { batchSize, concurrency: the messages in flight by batchSize }), all else as it comes',
     run: async (url, { batchSize, inHand, onSettled }: LeaseSpec) => {
       if (sluice.consumes === undefined) throw new Error('Expected Sluice to consume')
       return sluice.consumes.run(url, { batchSize, inFlight: inHand / batchSize, work: 'nothing', onSettled })

@@ -2,7 +2,7 @@ import type { Contestant } from '../contestant.ts'
 import { messageTable, withoutTrigger } from './message-table.ts'
 import { enqueue, listen, sluice } from './sluice.ts'
 
-/** The same calls, the same statement and the same table; only nobody is woken: what the wake-up costs is the rest. */
+/** The same calls, the same statement and the same table; only without a wake-up: the difference is its cost. */
 export const sluiceWithoutTrigger: Contestant = {
   name: 'sluice-without-trigger',
   title: `${sluice.title}, trigger disabled`,

@@ -29,7 +29,7 @@ export const sluice: Contestant = {
   },
   leases: {
     configuration:
-      "pipeline(queue, { mode: 'leased', batchSize, concurrency: the messages in hand }), all else as it comes",
+      "pipeline(queue, { mode: 'leased', batchSize, concurrency: the messages in flight }), all else as it comes",
     run: lease,
   },
   listens: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: listen },

@@ -8,7 +8,7 @@ const BEHIND = 5
 /** A roll-out from one mode to the other: keys stay in order across both, whoever dies meanwhile. */
 export const bothModes = scenario({
   name: 'both-modes',
-  title: 'SIGKILL workers of both modes on one queue, beside a key whose first message a leased one has in hand',
+  title: 'SIGKILL workers of both modes on one queue, beside a key with its first message leased',
   mode: 'leased',
   otherwise: { inapplicable: 'the workers have both modes: it is in the other table' },
   recoveryMs: 15_000,

@@ -13,7 +13,7 @@ import { commits, cutBefore } from './kill-at-wire.ts'
  */
 export const cancelUnanswered = scenario({
   name: 'cancel-unanswered',
-  title: 'cancel messages that have been begun, and lose the COMMIT, or the answer to it, in turn',
+  title: 'cancel messages in flight, and lose the COMMIT, or the answer to it, in turn',
   recoveryMs: 10_000,
   injections: { quick: 2, full: 10 },
   load: { lanes: 1 },

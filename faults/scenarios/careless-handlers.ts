@@ -11,7 +11,7 @@ export const carelessHandlers = scenario({
   otherwise: { injections: { quick: 1, full: 5 } },
   twin: {
     name: 'nothing-reset',
-    title: 'what handlers leave behind stays, but for their roles',
+    title: 'connections that keep all that handlers leave behind, except their roles',
     edits: [
       {
         file: 'handle/transaction/message-transaction.ts',

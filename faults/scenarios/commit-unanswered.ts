@@ -9,13 +9,13 @@ import { commits, cutBefore } from './kill-at-wire.ts'
 /** The server has committed, and nobody is told. */
 export const commitUnanswered = scenario({
   name: 'commit-unanswered',
-  title: "a worker's COMMIT takes effect, and its connection breaks in front of the answer",
+  title: "a worker's COMMIT takes effect, and its connection breaks before the answer",
   recoveryMs: 2_000,
   injections: { quick: 6, full: 40 },
   workers: { network: true },
   otherwise: {
     title:
-      "the COMMIT of a worker's claim, settlement or handler takes effect, and its connection breaks in front of the answer",
+      "the COMMIT of a worker's claim, settlement or handler takes effect, and its connection breaks before the answer",
     // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
     recoveryMs: LEASE_MS + 3_000,
     costsAttempts: true,
@@ -35,7 +35,7 @@ export const commitUnanswered = scenario({
 /** For the one who enqueues it looks the same whether COMMIT or its answer is lost. */
 export const enqueueCommitUnanswered = scenario({
   name: 'enqueue-commit-unanswered',
-  title: "a producer's connection breaks in front of its COMMIT, or of the answer, in turn",
+  title: "a producer's connection breaks before its COMMIT, or before the answer, in turn",
   recoveryMs: 2_000,
   injections: { quick: 8, full: 40 },
   workers: { network: true },

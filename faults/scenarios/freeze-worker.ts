@@ -35,19 +35,19 @@ const LONGER_MS = 3_000
  */
 export const freezeWorker = scenario({
   name: 'freeze-worker',
-  title: 'SIGSTOP a worker that has messages in hand, past its time limit, and let it go on',
+  title: 'SIGSTOP a worker with messages in flight past its time limit, and let it go on',
   // The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages.
   recoveryMs: 6_000,
   injections: { quick: 1, full: 6 },
   costsAttempts: true,
   otherwise: {
-    title: 'SIGSTOP a worker that has messages in hand, past their leases, and let it go on',
+    title: 'SIGSTOP a worker with messages in flight past their leases, and let it go on',
     // The transaction of a handler ends with its lease.
     recoveryMs: LEASE_MS + 4_000,
   },
   stream: {
     injections: { quick: 1, full: 6 },
-    title: 'SIGSTOP a worker that has events in hand, past its time limit, and let it go on',
+    title: 'SIGSTOP a worker with events in flight past its time limit, and let it go on',
     twin: NO_LIMIT_ON_THE_SERVER,
   },
   twin: NO_LIMIT_ON_THE_SERVER,

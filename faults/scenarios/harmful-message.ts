@@ -13,7 +13,7 @@ export const crashLoop = scenario({
   workers: { kept: true },
   twin: {
     name: 'no-evidence',
-    title: 'batches in hand that nobody writes down',
+    title: 'batches in flight that are not recorded',
     edits: [
       {
         file: 'crash/in-hand.ts',
@@ -41,7 +41,7 @@ export const blockedLoop = scenario({
   },
   twin: {
     name: 'hangs-not-counted',
-    title: 'hanging handlers that nobody counts',
+    title: 'hanging handlers that are not counted',
     edits: [
       {
         file: 'handle/call.ts',

@@ -57,7 +57,7 @@ export const killBeforeCommit = killBefore(
   EFFECTS_BEFORE_SETTLEMENT,
   (message, { application }) => application === 'sluice' && commits(message),
   {
-    title: 'SIGKILL a worker in front of the COMMIT of a claim, a settlement or a handler',
+    title: 'SIGKILL a worker before the COMMIT of a claim, a settlement or a handler',
     injections: { quick: 1, full: 20 },
   },
 )

@@ -8,7 +8,7 @@ const BEHIND = 3
 /** The handler is not told: it finds out when it ends, and then the next one has the message already. */
 export const leaseLost = scenario({
   name: 'lease-lost',
-  title: 'a lease that an UPDATE ends in mid-handler, and two handlers of one message that go on side by side',
+  title: 'an UPDATE that ends a lease in mid-handler, and two handlers of one message that run side by side',
   mode: 'leased',
   otherwise: { inapplicable: 'there is no lease to lose: while a handler runs, its row is locked' },
   recoveryMs: 10_000,

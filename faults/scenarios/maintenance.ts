@@ -11,8 +11,7 @@ const LIFE_MS = 3_000
 /** What is too old goes, day by day; what is in hand or has succeeded just now stays, whoever dies meanwhile. */
 export const maintenance = scenario({
   name: 'maintenance',
-  title:
-    'SIGKILL workers that settle with history and make a pass of maintenance every second; the life of a message ends in hand',
+  title: 'SIGKILL workers that settle with history and run maintenance every second; a message expires in flight',
   mode: 'leased',
   otherwise: { twin: PRUNES_BY_THE_CLOCK, workers: { pipeline: {} } },
   recoveryMs: 15_000,

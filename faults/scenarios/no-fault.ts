@@ -8,7 +8,7 @@ export const noFault = scenario({
   recoveryMs: 5_000,
   injections: { quick: 1, full: 5 },
   otherwise: {
-    title: 'nothing: two workers, sixteen messages in hand, late commits, rollbacks, failing and dying messages',
+    title: 'nothing: two workers, sixteen messages in flight, late commits, rollbacks, failing and dying messages',
   },
   stream: {
     title: 'nothing: two workers, each a member of two groups, late commits, rollbacks, failing and dying events',

@@ -15,14 +15,14 @@ const LENGTH = 7_900
  */
 export const notifyQueueFull = scenario<OwnServer>({
   name: 'notify-queue-full',
-  title: "the server's queue of notifications is full, because somebody else listens in an open transaction",
+  title: "the server's queue of notifications is full, because another session listens in an open transaction",
   recoveryMs: 3_000,
   injections: { quick: 2, full: 10 },
   otherwise: { injections: { quick: 1, full: 10 } },
   environment: () => ownServer(SETTINGS),
   twin: {
     name: 'notifies-a-full-queue',
-    title: 'an enqueue that notifies, without a look for sleepers or at how full the queue of notifications is',
+    title: 'an enqueue that notifies without checking for sleepers or for room in the queue of notifications',
     sql: `
 DROP TRIGGER message_wake ON sluice.message;
 CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION sluice_private.wake_inserted();

@@ -22,7 +22,7 @@ const TRY_MS = 100
 export const pause = scenario({
   name: 'pause',
   title:
-    'pause a queue and let it go on: SIGKILL a worker as it is paused and one as it goes on, and cut the control connection of a third',
+    'pause and resume a queue: SIGKILL a worker at the pause and one at the resume, and cut the control connection of a third',
   recoveryMs: 10_000,
   injections: { quick: 1, full: 6 },
   costsAttempts: true,
@@ -44,7 +44,7 @@ export const pause = scenario({
   },
   stream: {
     title:
-      'pause the groups of a stream and let them go on: SIGKILL a worker as they are paused and one as they go on, and cut the control connection of a third',
+      'pause and resume the groups of a stream: SIGKILL a worker at the pause and one at the resume, and cut the control connection of a third',
     injections: { quick: 1, full: 6 },
     workers: { pipeline: { concurrency: 2, batchSize: 2 } },
     twin: HEARS_BY_NOTIFICATION,

@@ -16,7 +16,7 @@ const END_ALL = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE us
 /** The limit is a role's. To a client it is the same as the server's own (53300), and only the fleet is refused. */
 export const poolExhausted = scenario<LimitedRole>({
   name: 'pool-exhausted',
-  title: 'all connections end, and for a while the server has no others (too_many_connections)',
+  title: 'all connections end, and for a while the server refuses others (too_many_connections)',
   recoveryMs: 5_000,
   injections: { quick: 2, full: 10 },
   // Those that come back first find the others dead, and count it.

@@ -79,7 +79,7 @@ export const poolerDirect = scenario<Pooled>({
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',
-    title: 'a control connection that goes through the pooler all the same, and takes the session for its own',
+    title: 'a control connection that goes through the pooler, and takes the session for its own',
     edits: [
       TRUSTS_ITS_SESSION,
       LEAVES_LOCKS,

@@ -4,7 +4,7 @@ import { STOP_COUNTS } from '../twins/twins.ts'
 /** What a second signal does to `sluice work`, under load, with another concurrency each time. */
 export const redeploy = scenario({
   name: 'redeploy',
-  title: 'stop a worker without time for what it has in hand, after its concurrency was changed',
+  title: 'stop a worker without time for its messages in flight, after its concurrency was changed',
   recoveryMs: 5_000,
   injections: { quick: 3, full: 20 },
   twin: STOP_COUNTS,

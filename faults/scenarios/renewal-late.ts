@@ -15,7 +15,7 @@ const LATE_LEASE_MS = 15_000
 export const renewalLate = scenario({
   name: 'renewal-late',
   title:
-    'a handler that outlasts its lease, whose renewal is late: by turns the event loop is blocked past half of it, and the renewal gets lost in a connection that is half-open from then on',
+    'a handler that outlasts its lease, with a late renewal: in turn, the event loop is blocked past half the lease, and the renewal is lost in a connection that stays half-open',
   mode: 'leased',
   otherwise: NO_LEASE,
   recoveryMs: 10_000,

@@ -15,7 +15,7 @@ const HELD = { fate: 'hold', failures: 1 } as const
 export const rescueAndSettle = scenario({
   name: 'rescue-and-settle',
   title:
-    "a worker without a control connection is taken for dead: its leases go to another, beside a message of the same batch that is the other's already, and it settles afterwards",
+    'a worker without a control connection is taken for dead: another, which already has a message of its batch, gets its leases, and it settles afterwards',
   mode: 'leased',
   otherwise: { inapplicable: 'there is nothing to rescue: locks end with their transaction' },
   recoveryMs: 10_000,

@@ -9,7 +9,7 @@ const SEGMENT = 1_000_000_000
 export const retention = scenario({
   name: 'retention',
   title:
-    'segments that end and are dropped every second while members read and somebody trims, one group stands still for some of them, and a worker is killed',
+    'segments that end and are dropped every second while members read and a session trims, one group does not read some of them, and a worker is killed',
   mode: 'stream',
   otherwise: { inapplicable: 'a queue has no segments' },
   recoveryMs: 10_000,

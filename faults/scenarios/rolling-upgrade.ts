@@ -20,7 +20,7 @@ export const rollingUpgrade = scenario({
   otherwise: { recoveryMs: 6_000, costsAttempts: true, injections: { quick: 1, full: 6 } },
   twin: {
     name: 'migration-that-takes',
-    title: 'a migration that adds a column which those who do not know it cannot leave out',
+    title: 'a migration that adds a column that older versions cannot leave out',
     caught: ['enqueue refused'],
   },
   async inject(stage, at) {

@@ -35,7 +35,7 @@ export const schedules = scenario({
     await until(() => occurred(stage, names, 1), 'a first occurrence of each schedule', 20_000)
     await FAULTS[at % FAULTS.length]?.(stage, at)
     await until(() => occurred(stage, names, 3), 'two more occurrences of each schedule', 20_000)
-    await stage.sql('SELECT sluice.schedule_remove(name) FROM unnest($1::text[]) AS name', [names])
+    await stage.sql('SELECT sluice.schedule_delete(name) FROM unnest($1::text[]) AS name', [names])
   },
 })
 

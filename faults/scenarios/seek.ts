@@ -13,8 +13,7 @@ const FURTHER = 20
 /** A move waits for what a member has in hand, so that nobody who goes on afterwards takes the group forward again. */
 export const seek = scenario({
   name: 'seek',
-  title:
-    'move a group back while a member has its events in hand and stands still, which is then killed or goes on, in turn',
+  title: 'move a group back while a stopped member has its events in flight, which is then killed or goes on, in turn',
   mode: 'stream',
   otherwise: { inapplicable: 'a queue keeps nothing to go back to' },
   recoveryMs: 15_000,

@@ -14,8 +14,7 @@ const IN_ITS_BATCH = { inapplicable: 'a settlement commits together with its bat
 /** Once settled, never twice: what is sent again finds its lease gone. */
 export const settlementUnanswered = scenario({
   name: 'settlement-unanswered',
-  title:
-    'settlements take effect, of successes and of failures in turn, and the connection breaks in front of the answer',
+  title: 'settlements of successes and of failures, in turn, take effect, and the connection breaks before the answer',
   mode: 'leased',
   otherwise: IN_ITS_BATCH,
   recoveryMs: 5_000,
@@ -53,8 +52,7 @@ const MEANWHILE = 20
 /** Whatever a process has sent before it was stopped arrives some day. */
 export const lateSettlement = scenario({
   name: 'late-settlement',
-  title:
-    'SIGSTOP a worker past its lease while its settlement is on the way; it arrives, and the worker goes on, when another has the message',
+  title: 'SIGSTOP a worker past its lease while its settlement is on the way; both go on when another has the message',
   mode: 'leased',
   otherwise: { inapplicable: 'a settlement that comes late comes to a transaction that the server has ended' },
   recoveryMs: 15_000,

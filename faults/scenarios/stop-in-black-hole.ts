@@ -11,7 +11,7 @@ const STOP_MS = 1_000
 /** As in a roll-out: the next process starts when the last has ended, and until then nobody works. */
 export const stopInBlackHole = scenario({
   name: 'stop-in-black-hole',
-  title: 'the only worker is told to stop while its network swallows everything, and replaced when it has ended',
+  title: 'the only worker is stopped while its network swallows everything, and replaced when it has ended',
   recoveryMs: RECOVERY_MS,
   injections: { quick: 1, full: 3 },
   // It is gone without a word to the server.
@@ -19,7 +19,7 @@ export const stopInBlackHole = scenario({
   workers: { count: 1, network: true },
   twin: {
     name: 'stop-without-limit',
-    title: 'a stop that waits for whatever the server has not answered',
+    title: 'a stop that waits for all unanswered statements',
     edits: [
       { file: 'basics/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
       { file: 'process/assembly.ts', from: '}, drainMs + STOP_MS)', to: '}, 1_000 * (drainMs + STOP_MS))' },

@@ -20,7 +20,7 @@ export const swallowedSettlement = scenario({
   otherwise: { injections: { quick: 1, full: 3 } },
   twin: {
     name: 'settlement-not-counted',
-    title: 'a settlement that does not count what it has touched',
+    title: 'a settlement that does not count the rows that it changes',
     edits: [
       {
         file: 'table/settle/settle.ts',

@@ -57,7 +57,7 @@ export const commitBeforeSleep = scenario({
 /** One of two sleeping workers holds the flag, and the other relies on it. The poll covers for the one who vanishes. */
 export const killSleeper = scenario({
   name: 'kill-sleeper',
-  title: 'SIGKILL the sleeping worker that is to be notified, then enqueue',
+  title: 'SIGKILL the sleeping worker that the next enqueue would notify, then enqueue',
   recoveryMs: 3_000,
   injections: { quick: 2, full: 10 },
   costsAttempts: true,

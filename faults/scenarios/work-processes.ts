@@ -10,7 +10,7 @@ const WORKERS = { program: 'sluice work', lingerMs: 20 } as const
 /** As an orchestrator ends processes, and as machines do. */
 export const workProcesses = scenario({
   name: 'work-processes',
-  title: 'processes of `sluice work`: SIGTERM one with messages in hand, SIGTERM one twice, and SIGKILL one, in turn',
+  title: 'processes of `sluice work`: SIGTERM one with messages in flight, SIGTERM one twice, and SIGKILL one, in turn',
   recoveryMs: 10_000,
   injections: { quick: 3, full: 12 },
   costsAttempts: true,

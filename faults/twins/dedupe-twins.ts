@@ -22,7 +22,7 @@ export const FORGETS_KEYS_LEASED = {
 
 export const POINTS_AT_NOBODY = {
   name: 'points-at-nobody',
-  title: 'dedupe keys whose pointers take no change',
+  title: 'dedupe keys with pointers that never change',
   sql: `CREATE FUNCTION ledger.keep_old() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.message_id := 0; RETURN NEW; END';
     CREATE TRIGGER keep_old BEFORE INSERT OR UPDATE ON sluice.dedupe FOR EACH ROW EXECUTE FUNCTION ledger.keep_old();`,
   caught: ['duplicated'],

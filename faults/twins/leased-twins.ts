@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 export const NOBODY_RESCUES = {
   name: 'nobody-rescues',
-  title: 'a reaper that leaves the leases of dead workers to their time',
+  title: 'a reaper that lets the leases of dead workers run out',
   edits: [
     { file: 'table/worker/reap.ts', from: 'WHERE m.ctid = ANY (ARRAY(', to: 'WHERE false AND m.ctid = ANY (ARRAY(' },
   ],
@@ -11,7 +11,7 @@ export const NOBODY_RESCUES = {
 
 export const TRANSACTION_WITHOUT_LEASE = {
   name: 'transaction-without-lease',
-  title: 'a transaction of a handler that does not look whether its message still has the lease',
+  title: 'a handler transaction that does not check whether its message still has the lease',
   edits: [
     {
       file: 'modes/leased/leased-attempt.ts',
@@ -75,14 +75,14 @@ export const RENEWED_BY_DATE = {
 
 export const REAPER_TAKES_ALL = {
   name: 'reaper-takes-all',
-  title: "a reaper that takes every message of a dead worker's records, also those that others have leased since",
+  title: "a reaper that takes every message of a dead worker's records, even those that others have leased since",
   edits: [{ file: 'table/worker/reap.ts', from: 'r.lease = l.lease LIMIT 1', to: 'r.lease > 0 LIMIT 1' }],
   caught: ['repeated'],
 } as const satisfies Twin
 
 export const PASSES_CLOSED_KEYS = {
   name: 'passes-closed-keys',
-  title: 'claims that do not look whether a key is closed by a lease',
+  title: 'claims that do not check whether a lease has closed a key',
   edits: [
     {
       file: 'table/claim/ordered-statements.ts',
@@ -95,7 +95,7 @@ export const PASSES_CLOSED_KEYS = {
 
 export const EXPIRES_IN_HAND = {
   name: 'expires-in-hand',
-  title: 'maintenance that removes what has expired, also what somebody has in hand',
+  title: 'maintenance that removes all expired messages, even those in flight',
   sql: `
 CREATE OR REPLACE FUNCTION sluice.remove_expired(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

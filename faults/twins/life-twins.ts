@@ -3,7 +3,7 @@ import type { Twin } from './twins.ts'
 
 export const EXPIRED_IS_HANDED_OUT = {
   name: 'expired-is-handed-out',
-  title: 'a worker that does not look whether the life of a message is over',
+  title: 'a worker that does not check whether a message has expired',
   edits: [
     {
       file: 'claim/has-expired.ts',
@@ -17,7 +17,7 @@ export const EXPIRED_IS_HANDED_OUT = {
 /** The scenario cancels by itself, and does it wrongly. */
 export const CANCELLER_ASKS_NOBODY = {
   name: 'canceller-asks-nobody',
-  title: 'whoever cancels takes the answer in front of the COMMIT for what has become of the message',
+  title: 'a cancel that takes the answer before the COMMIT for the outcome of the message',
   caught: ['after its end'],
 } as const satisfies Twin
 

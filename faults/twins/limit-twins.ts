@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 export const PERMITS_UNLOCKED = {
   name: 'permits-unlocked',
-  title: 'permits that are counted, and not locked',
+  title: 'permits that are counted but not locked',
   sql: `
 CREATE OR REPLACE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE sql AS $$
@@ -25,7 +25,7 @@ $$`,
 
 export const BUCKET_UNWRITTEN = {
   name: 'bucket-unwritten',
-  title: 'a bucket that each process fills by a clock of its own, and none shares',
+  title: 'a bucket of its own for each process, filled by its own clock',
   edits: [
     {
       file: 'claim/limiter.ts',

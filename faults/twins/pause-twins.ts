@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 export const HEARS_BY_NOTIFICATION = {
   name: 'hears-by-notification',
-  title: 'a worker that hears of a pause by notification alone',
+  title: 'a worker that learns of a pause by notification alone',
   edits: [
     { file: 'process/worker.ts', from: '    await this.#settings.load(execute)\n', to: '' },
     { file: 'wake-up/sleepers.ts', from: '      settings?.update(polled.settings)\n', to: '' },
@@ -12,7 +12,7 @@ export const HEARS_BY_NOTIFICATION = {
 
 export const POPS_WHILE_PAUSED = {
   name: 'pops-while-paused',
-  title: 'a sluice.pop that does not look whether its queue is paused',
+  title: 'a sluice.pop that does not check whether its queue is paused',
   sql: `
 DO $$
 BEGIN

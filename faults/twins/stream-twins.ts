@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 export const BOUND_IGNORED = {
   name: 'stable-end-ignored',
-  title: 'a group that reads up to the last position, also in a partition in which an append is open',
+  title: 'a group that reads up to the last position, even in a partition with an open append',
   sql: `
 CREATE OR REPLACE FUNCTION sluice_private.stable_ends(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
@@ -12,7 +12,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 
 export const PROGRESS_UNGUARDED = {
   name: 'progress-unguarded',
-  title: 'partitions of a group that nobody locks, and progress that nobody compares with what the batch began at',
+  title: 'partitions of a group that are not locked, and progress that is not compared with the start of the batch',
   edits: [
     {
       file: 'table/stream/claim-events.ts',
@@ -35,7 +35,7 @@ export const PROGRESS_UNGUARDED = {
 
 export const PROGRESS_BEFORE_HANDLER = {
   name: 'progress-before-handler',
-  title: "a group's progress moved behind a batch, and that committed, before its handlers run",
+  title: "a group's progress moved behind a batch, and committed, before its handlers run",
   edits: [
     {
       file: 'modes/transactional/transactional-batch.ts',
@@ -61,7 +61,7 @@ export const PROGRESS_BEFORE_HANDLER = {
 
 export const PARKED_KEYS_PASS = {
   name: 'parked-keys-pass',
-  title: 'a group that does not look whether an earlier event of the key has failed before',
+  title: 'a group that does not check whether an earlier event of the key has failed',
   edits: [
     {
       file: 'table/stream/claim-events.ts',
@@ -98,8 +98,7 @@ export const QUEUES_LOST_EVENTS_AGAIN = {
 
 export const PARTITIONS_OF_SESSIONS = {
   name: 'partitions-of-sessions',
-  title:
-    'partitions of a group that are locked by the session, which a pooler hands to others, and not by the transaction',
+  title: 'partitions of a group that are locked by the session, which a pooler passes on, and not by the transaction',
   edits: [
     {
       file: 'table/stream/claim-events.ts',
@@ -114,7 +113,7 @@ export const PARTITIONS_OF_SESSIONS = {
 export const MOVED_BESIDE_BATCHES = {
   name: 'moved-beside-batches',
   title:
-    'a move that does not wait for the batches in hand, and a batch that does not compare the progress with what it began at',
+    'a move that does not wait for the batches in flight, and a batch that does not compare the progress with its start',
   sql: `
 CREATE OR REPLACE FUNCTION sluice_private.lock_group(group_id integer, partitions integer) RETURNS void
 LANGUAGE sql AS 'SELECT'`,
@@ -126,7 +125,7 @@ LANGUAGE sql AS 'SELECT'`,
 
 export const DROPS_UNREAD = {
   name: 'drops-unread',
-  title: 'retention that does not ask whether a group has read a segment',
+  title: 'retention that does not check whether a group has read a segment',
   sql: `
 CREATE OR REPLACE FUNCTION sluice_private.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
 LANGUAGE sql STABLE AS 'SELECT false'`,
@@ -135,7 +134,7 @@ LANGUAGE sql STABLE AS 'SELECT false'`,
 
 export const FAILED_EVENTS_PASS = {
   name: 'failed-events-pass',
-  title: 'a group that stops, whose progress moves behind the failed event all the same',
+  title: 'a group that stops, but moves its progress behind the failed event',
   edits: [
     {
       file: 'source/log/log-rows.ts',

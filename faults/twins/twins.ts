@@ -37,7 +37,7 @@ export const CLAIM_WITHOUT_LOCK = {
 
 export const ACK_BEFORE_HANDLER = {
   name: 'ack-before-handler',
-  title: 'messages removed, and that committed, before their handlers run',
+  title: 'messages whose removal is committed before their handlers run',
   edits: [
     {
       file: 'modes/transactional/transactional-batch.ts',
@@ -57,7 +57,7 @@ export const ACK_BEFORE_HANDLER = {
 
 export const STOP_COUNTS = {
   name: 'stop-counts',
-  title: 'a stop that counts a failed attempt of what it interrupts',
+  title: 'a stop that counts a failed attempt of each interrupted message',
   edits: [
     {
       file: 'handle/results.ts',
@@ -191,7 +191,7 @@ export const END_NOT_NOTICED = {
 
 export const GIVES_UP = {
   name: 'gives-up',
-  title: 'a worker that gives its control connection up at the first refusal',
+  title: 'a worker that gives up its control connection at the first refusal',
   edits: [{ file: 'connection/control.ts', from: 'await pause(backoff.next(), this.#stopping.signal)', to: 'return' }],
   caught: ['stuck', 'late'],
 } as const satisfies Twin
@@ -235,7 +235,7 @@ export const PRODUCER_ASKS_NOBODY = {
 
 export const TWO_TRANSACTIONS = {
   name: 'two-transactions',
-  title: 'a producer that commits its message before what it belongs to',
+  title: 'a producer that commits its message before the data that it belongs to',
   // One that rolls back would show without a kill.
   load: { apart: true, rollbacks: 0, pauseMs: 5 },
   caught: ['phantom'],
@@ -243,7 +243,7 @@ export const TWO_TRANSACTIONS = {
 
 export const PRUNES_BY_THE_CLOCK = {
   name: 'prunes-by-the-clock',
-  title: 'maintenance that drops the day of the history that has begun',
+  title: 'maintenance that drops the current day of the history',
   sql: `
 CREATE OR REPLACE FUNCTION sluice_private.history_begins(history_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS 'SELECT clock_timestamp()'`,
@@ -252,7 +252,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS 'SELECT clock_tim
 
 export const FIRES_WITHOUT_COMPARING = {
   name: 'fires-without-comparing',
-  title: 'an occurrence that is enqueued by whoever finds it due, without comparing it with what is there now',
+  title: 'an occurrence that each process enqueues when due, without comparing it with the current row',
   sql: `
 DO $$
 BEGIN

@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 export const LEAVES_WITH_ZERO = {
   name: 'leaves-with-zero',
-  title: 'a `sluice work` that gives back at the first signal what it has in hand, and exits with 0',
+  title: 'a `sluice work` that gives back its messages at the first signal, and exits with 0',
   edits: [
     { file: 'cli/work/work.ts', from: 'pipeline.drain({ timeout })', to: 'pipeline.drain({ timeout: 0 })' },
     { file: 'cli/work/work.ts', from: 'first.every(({ completed }) => completed) ?', to: 'first.length > 0 ?' },
@@ -12,7 +12,7 @@ export const LEAVES_WITH_ZERO = {
 
 export const HEARS_NO_SIGNAL = {
   name: 'hears-no-signal',
-  title: 'a `sluice work` that hears no signal',
+  title: 'a `sluice work` that ignores signals',
   edits: [
     { file: 'cli/work/signals.ts', from: 'process.on(signal, this.#hear)', to: 'process.off(signal, this.#hear)' },
   ],

@@ -138,13 +138,13 @@ BEGIN
   GRANT SELECT ON sluice.dead_letter TO sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.pause, sluice.resume, sluice.is_paused,
     sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice_private.release_holds,
-    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.seek_group, sluice.retry_partitions,
+    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run_now, sluice.seek_group, sluice.retry_partitions,
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
   GRANT DELETE ON sluice.dead_letter TO sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set,
-    sluice_private.foreign_characters, sluice.schedule_remove, sluice.create_stream, sluice.create_group,
+    sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.

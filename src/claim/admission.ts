@@ -3,7 +3,7 @@ import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
 import type { ClaimAnswer, ClaimRequest, SentClaim } from './claim-answer.ts'
 
-/** Leave for a round to claim. A queue without limits gives {@link UNLIMITED}, and a round never asks which of them it has. */
+/** Permission for a round to claim. For a queue without limits it is {@link UNLIMITED}; a round treats both alike. */
 export interface Admission {
   /** A round under limits claims once: each claim asks anew. */
   readonly isSingle: boolean
@@ -13,15 +13,15 @@ export interface Admission {
     limit: TransactionLimit,
     send: (terms: Admitted) => Sent,
   ): Promise<Sent | Nothing>
-  /** A claim has found nothing, or what it found is not handled now. */
+  /** A claim found nothing, or its messages are not handled now. */
   nothing(answer: ClaimAnswer): Nothing
-  /** Undefined: what was claimed is to be handled. Otherwise it goes back, because the transaction would keep too much. */
+  /** Undefined: handle the messages. Otherwise they go back, because the transaction would keep too many permits. */
   goesBack(answer: ClaimAnswer, sent: SentClaim): Nothing | undefined
-  /** In the transaction of a claim that leases: its permits last as long as the leases. */
+  /** In the transaction of a leasing claim: its permits last as long as the leases. */
   lease(connection: BatchConnection, rows: readonly ClaimedRow[], lease: string): Promise<void>
-  /** What was claimed is handled. */
+  /** The claimed messages are handled. */
   took(answer: ClaimAnswer): void
-  /** The round is over: what it did not use goes back. */
+  /** The round is over: unused tokens go back. */
   close(): void
 }
 
@@ -31,13 +31,13 @@ export type Admitted = Pick<ClaimRequest, 'most' | 'locked'>
 /** Nothing may be claimed for now. */
 export interface Nothing {
   readonly kind: 'sleep'
-  /** In how many milliseconds something may be; null: no clock tells. */
+  /** Milliseconds until something may be claimed; null: unknown. */
   readonly nextDueMs: number | null
   /** Another claim may find something now. */
   readonly partial: boolean
 }
 
-/** To whoever claims: what it is to hear of a limit. */
+/** The demand, as a limiter sees it. */
 export interface AdmittedDemand {
   readonly draining: AbortSignal
   /** As before and after a claim. */

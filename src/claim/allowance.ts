@@ -9,7 +9,7 @@ import type { Admission, Admitted, Nothing } from './admission.ts'
 import type { ClaimAnswer, SentClaim } from './claim-answer.ts'
 import { hasExpired } from './has-expired.ts'
 
-/** Where an allowance comes from: it hears what a claim has found, and says whether to claim again at once. */
+/** The source of an allowance: it records what a claim found, and says whether to claim again at once. */
 export interface AllowedBy {
   readonly queue: string
   readonly control: Pick<Control, 'execute'>
@@ -28,7 +28,7 @@ export class Allowance implements Admission {
     this.#prepared = prepared
   }
 
-  /** Locks the permits first, and of tenants the messages. */
+  /** Locks the permits first and, for tenants, the messages. */
   async begin<Sent>(
     connection: BatchConnection,
     limit: TransactionLimit,
@@ -42,12 +42,12 @@ export class Allowance implements Admission {
   }
 
   nothing({ rows, nextDueMs, partial }: ClaimAnswer): Nothing {
-    // What was found, and is not handled because the pipeline pauses or ends, says nothing about the tenants.
+    // Messages that are not handled because the pipeline pauses or ends say nothing about the tenants.
     const missed = rows.length === 0 && this.#nothing(0).partial
     return { kind: 'sleep', nextDueMs, partial: partial || missed }
   }
 
-  /** The transaction would keep permits that it has no messages for. */
+  /** The transaction would keep permits without messages. */
   goesBack({ rows }: ClaimAnswer, { terms: { most = rows.length } }: SentClaim): Nothing | undefined {
     return this.#prepared.takesPermits && rows.length < most ? this.#nothing(rows.length) : undefined
   }
@@ -58,13 +58,13 @@ export class Allowance implements Admission {
     await leasePermits(execute, this.#limiter.queue, ids, lease)
   }
 
-  /** What a claim has found begins, but for messages whose life had ended by then. */
+  /** The messages of a claim begin, except those that had expired by then. */
   took({ rows, nowUs }: ClaimAnswer): void {
     this.#limiter.claimed(rows.length, true, this.#ofTenants)
     this.#used = [...this.#used, ...rows.filter((row) => !hasExpired(row, nowUs))]
   }
 
-  /** Nothing waits for what it gives back, and what cannot be given back is lost. */
+  /** Nothing waits for the return of tokens, and tokens that cannot be returned are lost. */
   close(): void {
     if (this.#prepared.takesTokens) void this.#giveBack(this.#unused).catch(() => undefined)
   }
@@ -82,7 +82,7 @@ export class Allowance implements Admission {
     const { granted, takesPermits, shares } = this.#prepared
     if (shares === undefined) return { most: takesPermits ? await lockPermits(execute, queue, granted) : granted }
     const { ids, surplus } = await lockShares(execute, queue, granted, shares)
-    // With fewer permits than messages, some are left over.
+    // With permits to spare, one more is asked for: the claim goes back.
     return { most: ids.length + (surplus ? 1 : 0), locked: ids }
   }
 

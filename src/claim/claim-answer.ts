@@ -10,19 +10,19 @@ export interface ClaimAnswer {
   readonly nowUs: number
   /** This process's clock before that, so that a time computed from the two is never too early. */
   readonly sentAtMs: number
-  /** And after it, when the answer was there: a time computed from this one has always passed. */
+  /** The same when the answer came: a time computed from this one has always passed. */
   readonly answeredAtMs: number
   readonly transaction: ServerTransaction
   /** There is crash evidence about messages of the queue. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
-  /** As many as were asked for: there may be more. */
+  /** It took all that it asked for: there may be more. */
   readonly full: boolean
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
-  /** It has read as many rows as one claim may, and has not come to the end of those that are held: claim again now. */
+  /** It read as many rows as one claim may, and did not reach the end of the held ones: claim again now. */
   readonly partial: boolean
-  /** Another server answered than the one that the floors were learned from: the claim counts as having taken nothing. */
+  /** The floors were learned from another server: the claim counts as having taken nothing. */
   readonly void: boolean
 }
 
@@ -48,7 +48,7 @@ export type MessageKind = 'keyed' | 'unkeyed'
 export interface ClaimRequest {
   /** The most messages. @default a batch */
   readonly most?: number | undefined
-  /** What is taken is leased as well, for when the transaction has committed. */
+  /** It also leases the messages, for the time after the transaction. */
   readonly lease?: Lease | undefined
   /** The messages to take: the transaction has locked them already. */
   readonly locked?: readonly string[] | undefined
@@ -56,16 +56,16 @@ export interface ClaimRequest {
 
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
-  /** Those of what is claimed behind it in the same transaction, too. */
+  /** They apply to later claims in the same transaction, too. */
   readonly terms: ClaimRequest
   readonly first: Promise<ClaimAnswer>
-  /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
+  /** It is on its way: later statements come behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean
   /** Sent behind it when a sweep was due; the very first one went before it. */
   readonly scan: Promise<QueueScan> | undefined
 }
 
-/** It has not read all rows that it may take: a walk ended early, or a slot that it took for free has held keys. */
+/** It has not read all rows that it may take: a walk ended early, or a slot that it believed free has held keys. */
 export function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
   if (walks?.some((walk) => walk.partial)) return true
   return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)

@@ -24,7 +24,7 @@ export type ClaimCheck = (execute: Execute) => Promise<void>
 const BOTH_KINDS: readonly MessageKind[] = ['keyed', 'unkeyed']
 const ONLY_UNKEYED: readonly MessageKind[] = ['unkeyed']
 
-/** What a sweep costs that walks nothing: three statements, their messages and their answers. */
+/** The cost of a sweep that walks nothing: three statements, their messages and their answers. */
 const LEAST_SWEEP_MS = 1
 
 /**
@@ -70,7 +70,7 @@ export class Claimer {
     this.#claims.widen()
   }
 
-  /** So many batches may be in flight from now on. */
+  /** Sets how many batches may be in flight from now on. */
   resize(concurrency: number): void {
     this.#claims.spread.resize(concurrency)
   }
@@ -97,7 +97,7 @@ export class Claimer {
     return { terms, first, atOnce: true, scan }
   }
 
-  /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
+  /** Once per claimer: a round trip to learn the priorities and slots, and then the claim. */
   #sendBehindScan(connection: BatchConnection, terms: ClaimRequest): SentClaim {
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
@@ -110,11 +110,11 @@ export class Claimer {
     return this.#claim(connection, terms, kind, this.#fromBottom.delete(kind))
   }
 
-  /** The answer to a sent claim; where that took nothing, the rest of the sweep. */
+  /** The answer to a sent claim or, if it took nothing, to the rest of the sweep. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
     const { terms } = sent
     const first = await sent.first
-    // The scan that was sent behind it is not worth waiting for.
+    // Do not wait for the scan that was sent behind it.
     if (endsTransaction(first)) return first
     let scan = await (sent.scan ?? this.#scanSent(connection))
     let { partial } = first
@@ -130,12 +130,12 @@ export class Claimer {
     if (!scan.ready) return { ...first, partial, nextDueMs: scan.nextDueMs }
     const swept = await this.#sweepFrom(connection, terms)
     if (swept !== undefined && endsTransaction(swept)) return swept
-    // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
+    // Usually others have them. But a slot without its row is never claimed, and rows can be lost.
     this.#knownSlots.clear()
     return { ...first, partial: partial || swept?.partial === true, nextDueMs: scan.nextDueMs }
   }
 
-  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  /** The answer to a sent claim is not taken: its rows are free again. */
   unsend(sent: SentClaim | undefined): void {
     sent?.first.then(({ rows }) => this.release(rows)).catch(() => undefined)
   }
@@ -145,7 +145,7 @@ export class Claimer {
     this.#claims.release(rows)
   }
 
-  /** A scan of the queue behind a claim; when it is answered, the next claims are from the bottom. */
+  /** Scans the queue behind a claim. After the answer, the next claims begin at the bottom. */
   async #scanBehind(connection: BatchConnection, claimed: Promise<ClaimAnswer>): Promise<QueueScan> {
     const scan = await this.#scanQueue(connection, claimed)
     if ((await claimed).rows.length > 0) for (const kind of BOTH_KINDS) this.#fromBottom.add(kind)
@@ -163,15 +163,15 @@ export class Claimer {
   }
 
   /**
-   * The scan that went behind an earlier claim on this connection. Its answer is here already: what it may still wait
-   * for are the rows of slots that it has found, and until they are there a claim finds nothing in them.
+   * The scan behind an earlier claim on this connection. Its answer is here already. It may still wait for the rows of
+   * the slots that it found; until they exist, a claim finds nothing in these slots.
    */
   #scanSent(connection: BatchConnection): Promise<QueueScan | undefined> | undefined {
     if (this.#scanning?.connection !== connection) return undefined
     return this.#scanning.scan.catch(() => undefined)
   }
 
-  /** A scan has found slots, and the claim that asked for them may have been before their rows. */
+  /** A scan found slots, and the claim for them may have come before their rows. */
   get #missedSlots(): boolean {
     return this.#lacksRows || (this.#hasSlots && this.#fromBottom.has('keyed'))
   }
@@ -187,8 +187,8 @@ export class Claimer {
     await behind
     const started = performance.now()
     const scan = await scanning
-    // Behind a claim, the answers come together, and only the server knows how long the scan took. The claims from the
-    // bottom that follow will walk what it has walked.
+    // Behind a claim, the answers come together, and only the server knows how long the scan took. The next claims,
+    // from the bottom, walk the same rows.
     this.#sweep.learn(scan.workers)
     const tookMs = behind === undefined ? performance.now() - started : scan.tookMs * 2
     this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))

@@ -5,8 +5,8 @@ import type { Evidence, LostTry } from '../table/worker/evidence.ts'
 import { HandedMessage } from './handed-message.ts'
 
 /**
- * A claimed row, and what is known of it, in the hands of a pipeline. JSON is parsed when it is read, because many handlers
- * need only a part.
+ * A claimed row in a pipeline, with the evidence about it. JSON is parsed when it is read, because many handlers need
+ * only a part.
  */
 export class DeliveredMessage {
   readonly row: ClaimedRow
@@ -19,14 +19,14 @@ export class DeliveredMessage {
   #handed: Message | undefined
 
   /**
-   * @param evidence about the message. Each process that died with it in hand counts as an attempt. If an attempt was
+   * @param evidence about the message. Each process that died with it in flight counts as an attempt. If an attempt was
    * lost and is not settled yet, this is that attempt again.
    */
   constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {
     this.queue = queue
     this.row = row
     this.evidence = evidence
-    // An INSERT by hand may say any number, and one more must fit the columns.
+    // An INSERT by hand may have any number, and one more must fit the column.
     this.attempt = Math.min(this.lostTry?.attempt ?? row.attempt + (evidence?.crashes ?? 0) + 1, LARGEST_INTEGER)
   }
 
@@ -69,7 +69,7 @@ export class DeliveredMessage {
     return this.#headers
   }
 
-  /** As if no handler had had it yet: what is handed out and parsed after this is new, and not validated. */
+  /** Makes it new, as if no handler had had it: it is handed out and parsed anew, and not validated. */
   renew(): void {
     this.#parsed = false
     this.#headers = undefined

@@ -7,8 +7,8 @@ interface Begun {
 }
 
 /**
- * The scan of the queue with which a claimer begins. Without it the first claims would take the default priority
- * before those that go first. If it fails, the next claim begins it again.
+ * A claimer's first scan of the queue. Without it the first claims would take the default priority before more urgent
+ * ones. If it fails, the next claim begins it again.
  */
 export class FirstScan {
   #begun: Begun | undefined
@@ -19,7 +19,7 @@ export class FirstScan {
     return this.#over
   }
 
-  /** Returns the scan in progress, or starts one. `start` calls `answered` where its answer is enough to claim by. */
+  /** Returns the scan in progress, or starts one. `start` calls `answered` once claims can be sent. */
   begin(start: (answered: () => void) => Promise<QueueScan>): Begun {
     this.#begun ??= this.#begin(start)
     return this.#begun

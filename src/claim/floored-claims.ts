@@ -15,20 +15,20 @@ import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
 import { Spread } from './spread.ts'
 
-/** What is claimed, and by how many batches of what size. `ordered`: messages without a key are one sequence. */
+/** The queue, and the number and size of its batches. `ordered`: messages without a key are one sequence. */
 export type ClaimedQueue = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered'>
 
-/** One claim at a time, from where the floors say, and what its answer says of the floors. */
+/** Sends one claim at a time from the floors, and moves the floors by its answer. */
 export class FlooredClaims {
   readonly floors: Floors
   readonly spread: Spread
   readonly #plan: ClaimedQueue
   readonly #server: KnownServer
   #most: number
-  /** What the database's clock said in the last answer, and ours when that was here. */
+  /** The database's clock in the last answer, and ours when it came. */
   #clock = { nowUs: 0, atMs: 0 }
 
-  /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
+  /** @param onForgotten the server may be another one, so what was learned no longer holds */
   constructor(plan: ClaimedQueue, random: () => number, onForgotten: () => void) {
     this.#plan = plan
     this.#most = plan.batchSize
@@ -41,8 +41,8 @@ export class FlooredClaims {
   }
 
   /**
-   * After a batch of which only a part could be handled, claims take one message, then two, then four, up to a batch: to
-   * lock a thousand rows for the sake of one would take longer than to handle it.
+   * After a batch that was handled only in part, claims take one message, then two, then four, up to a batch: locking a
+   * thousand rows to handle one takes longer than handling it.
    */
   narrow(): void {
     this.#most = 1
@@ -95,7 +95,7 @@ export class FlooredClaims {
     const limit = this.#limitOf(terms)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), limit)
     const floors = this.#priorityFloors(bottom)
-    // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
+    // A sweep skips nothing: the transaction id on a row can be that of several lockers, and then identifies none.
     return this.spread.wide && !bottom
       ? claimApart(execute, queue, floors, limit, skipped, lease)
       : claim(execute, queue, floors, limit, lease)
@@ -116,9 +116,9 @@ export class FlooredClaims {
   }
 
   /**
-   * By the database's clock, as the last claim told it. Counted from when its answer was here, this is too early, which is
-   * harmless: a floor that is too low costs a longer walk. Counted from when the claim was sent it would be too late: the
-   * server reads its clock after the COMMIT that goes before the claim, which can take longer than claims look back.
+   * By the database's clock, as the last claim returned it. Counted from its answer, this is too early, which is
+   * harmless: a floor that is too low costs a longer walk. Counted from when the claim was sent, it would be too late:
+   * the server reads its clock after the COMMIT before the claim, which can take longer than claims look back.
    */
   #priorityFloors(bottom: boolean): readonly PriorityFloor[] {
     if (bottom) return this.floors.priorities('bottom')

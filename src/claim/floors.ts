@@ -10,28 +10,28 @@ interface Position {
   readonly id: string
 }
 
-/** As low as columns go: an INSERT by hand may say any due time and any id. */
+/** The lowest values of the columns: an INSERT by hand may have any due time and id. */
 const LOWEST_ID = -(2n ** 63n)
 const BOTTOM: Position = { dueUs: Date.UTC(-4713, 10, 24) * 1_000, id: String(LOWEST_ID) }
 const DEFAULT_PRIORITY = 5
 
 /**
- * A transaction that commits within this time of its insert is seen by claims within that time, not only by the sweep.
- * Only a consumer that keeps up with its producers pays for it, by walking the last 100 ms of dead rows.
+ * Claims see a transaction that commits within this time of its insert; later ones wait for the sweep. Only a consumer
+ * that keeps up with its producers pays for it, by walking the last 100 ms of dead rows.
  */
 const LOOK_BACK_US = 100_000
 
 /** How long rows are passed over before they are read again: a redriven message may be among them. */
 const KEEP_PASSED_MS = 60_000
 
-/** How long a slot is asked for after its last message: its next one need not wait for a sweep. */
+/** How long claims ask for a slot after its last message: its next one need not wait for a sweep. */
 const KEEP_SLOTS_MS = 60_000
 
 /**
  * Where the claims of one process begin: below lie only rows that are gone, so a claim never walks over the dead rows
- * that a pinned horizon keeps in the index. A floor is a hint that can be wrong, never a promise: rows that appear
- * below it (late commits, another process's rollback, a clock set back) are found by the sweep, which starts at the
- * bottom. It lives in memory because it has to go down again when a batch is rolled back.
+ * that a pinned horizon keeps in the index. A floor is a hint that can be wrong, never a promise: the sweep, which
+ * starts at the bottom, finds rows that appear below it (late commits, another process's rollback, a clock set back).
+ * It lives in memory because it has to go down again when a batch is rolled back.
  *
  * The technique is that of transferwise/tw-tkms ("earliest visible message").
  */
@@ -65,8 +65,8 @@ export class Floors {
   }
 
   /**
-   * What a scan of the queue has found. Priorities are remembered, because an empty one costs one descent.
-   * A slot is forgotten when nothing was found in it for a minute, and what slots pass over once a minute.
+   * Learns from a scan of the queue. Priorities are kept, because an empty one costs one descent. A slot without
+   * messages for a minute is forgotten, and once a minute the rows that slots pass over.
    */
   learn(priorities: readonly number[], slots: readonly number[]): void {
     for (const priority of priorities) {
@@ -87,7 +87,7 @@ export class Floors {
   }
 
   /**
-   * The priorities, first first, with the positions from which to claim.
+   * The priorities in their order, with the positions from which to claim.
    *
    * @param nowUs the database's clock, as far as known; `'bottom'`: claim from the bottom, without floors
    */
@@ -105,7 +105,7 @@ export class Floors {
     return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
   }
 
-  /** The rows of slots that no claim needs to look at, not even one from the bottom; see {@link PassedRows}. */
+  /** The rows of slots that no claim needs to read, not even one from the bottom; see {@link PassedRows}. */
   passed(): readonly PassedStretch[] {
     return [...this.#slots.values()].flatMap((floor) => floor.passed)
   }
@@ -115,9 +115,9 @@ export class Floors {
   }
 
   /**
-   * Moves the floors to what a claim took. A claim from the bottom that came back full stopped early: what lies
-   * between its last row and the old floor has not been looked at, so the floor goes down to that row. Claims that
-   * were sent before have looked above, and must not move it up again.
+   * Moves the floors to the rows that a claim took. A full claim from the bottom stopped early: it did not read the
+   * rows between its last row and the old floor, so the floor goes down to that row. Claims that were sent before
+   * looked above it, and must not move it up again.
    */
   claimed(rows: readonly ClaimedRow[], claim: { bottom: boolean; full: boolean; lowered: number }): void {
     const last = rows.at(-1)
@@ -135,7 +135,7 @@ export class Floors {
     return this.#heldSlots.size > 0
   }
 
-  /** Notes where the live rows of slots begin, see {@link SlotFloor}, and which of them nobody can take. */
+  /** Notes where the live rows of slots begin, see {@link SlotFloor}, and which of them no claim can take. */
   observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks' | 'anyHeld'>): void {
     for (const [slot, held] of claim.anyHeld) {
       if (held) this.#heldSlots.add(slot)
@@ -149,7 +149,7 @@ export class Floors {
     for (const walk of claim.walks) this.#slots.get(walk.slot)?.walked(walk, claim.snapshot)
   }
 
-  /** What was seen to be gone may be there again: begins everywhere at the bottom. The priorities and slots themselves stay known. */
+  /** Rows that were gone may be back: begins everywhere at the bottom. The priorities and slots themselves stay known. */
   restart(): void {
     this.#lowered += 1
     for (const priority of this.#priorities.keys()) this.#priorities.set(priority, BOTTOM)
@@ -172,9 +172,9 @@ export class Floors {
 }
 
 /**
- * A slot's floor must be exact: to start above a message that is waiting would break its key's order. So it is the
- * first live row that a claim saw, and only once every transaction that ran at that time has ended, because one of
- * them may have taken a lower id and not committed. Then all below is gone, unless the later claim still sees a row.
+ * A slot's floor must be exact: a claim that starts above a waiting message would break its key's order. So it is the
+ * first live row that a claim saw, once every transaction that ran at that time has ended: one of them may have taken a
+ * lower id and not committed. Then all rows below are gone, unless the later claim still sees one.
  */
 class SlotFloor {
   readonly #slot: number

@@ -1,7 +1,7 @@
 import type { ClaimedRow } from '../table/claim/claim.ts'
 
 /**
- * Whether the life of a message had ended when it was claimed. In hand it does not expire.
+ * Whether a message had expired when it was claimed. In flight it does not expire.
  *
  * @param claimedUs undefined: no claim has taken it
  */

@@ -7,8 +7,8 @@ import { type Admission, type AdmittedDemand, type Nothing, UNLIMITED } from './
 import { Allowance, type AllowedBy } from './allowance.ts'
 
 /**
- * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While a
- * bucket is empty nobody asks either: the next question comes when there is a token.
+ * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While
+ * a bucket is empty it does not ask either: it asks again when there is a token.
  */
 export class Limiter implements AllowedBy {
   readonly queue: string
@@ -18,12 +18,12 @@ export class Limiter implements AllowedBy {
   #emptyUntilMs = 0
   /** While others have locked what a claim needs. */
   readonly #backoff = new Backoff(2, 100)
-  /** The last claim found fewer messages than it had locked permits for. */
+  /** How many messages the last claim found, if fewer than its permits. */
   #found: number | undefined
   #watching = false
-  /** Where the next claim begins among the tenants; the first one, where the last claim of the queue ended. */
+  /** The tenant where the next claim begins; the first claim begins where the queue's last one ended. */
   #turn: Turn | undefined
-  /** How many claims in a row found nothing of the tenants that they were to take from. */
+  /** How many claims in a row found nothing of the tenants chosen for them. */
   #missed = 0
 
   constructor(queue: string, control: Pick<Control, 'execute'>, settings: Settings) {
@@ -45,7 +45,7 @@ export class Limiter implements AllowedBy {
   }
 
   /**
-   * Leave for a claim of up to `most` messages.
+   * Permission for a claim of up to `most` messages.
    *
    * @param runners how many batches the pipeline may have in flight now: they share a limit of messages in flight
    */
@@ -84,7 +84,7 @@ export class Limiter implements AllowedBy {
   }
 
   /**
-   * Hears how many messages a claim under an allowance has found. If it found fewer than it had locked permits for, they are free
+   * Records how many messages a claim under an allowance found. If it found fewer than it had permits, these are free
    * again, and the next claim is for that many. If it found none, the next tenants may have some.
    *
    * @returns whether to claim again at once, if nothing is handled of this claim
@@ -99,7 +99,7 @@ export class Limiter implements AllowedBy {
     return found > 0 || (this.#missed > 0 && this.#missed <= MOST_MISSED)
   }
 
-  /** One batch with all permits would handle its messages one after another, and leave the other runners without. */
+  /** One batch with all permits would handle its messages one after another, and leave none to other runners. */
   #share(most: number, runners: number): number {
     const { concurrency } = this.#limits
     const share = concurrency === null ? most : Math.max(1, Math.floor(concurrency / runners))
@@ -127,5 +127,5 @@ function nothingIn(nextDueMs: number | null): Nothing {
   return { kind: 'sleep', nextDueMs, partial: false }
 }
 
-/** So many claims in a row may find nothing, because others are faster, before the process waits. */
+/** How many claims in a row may find nothing, because others are faster, before the process waits. */
 const MOST_MISSED = 3

@@ -9,19 +9,19 @@ interface Stretch {
   readonly running: ReadonlySet<bigint>
 }
 
-/** More stretches in one slot become one: coarser, because one change voids all of it, and never wrong. */
+/** More than this in one slot are joined: coarser, because one change voids all of it, and never wrong. */
 const MOST_STRETCHES = 64
 
 /**
- * The rows at the beginning of a slot that nobody can take for now: their keys are held, or they are not due. A claim
- * that knows them begins behind them, so a backlog behind a failed message is read twice and not by every claim.
+ * The rows at the beginning of a slot that cannot be taken now: their keys are held, or they are not due. A claim that
+ * knows them begins behind them, so a backlog behind a failed message is read twice and not by every claim.
  *
- * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
- * A row that was passed becomes one to take when a hold or a delay ends, which has its time. It also does when a lease that
- * has closed its key is gone, or a hold ends early, because its message is cancelled or is to run at once: so a claim is
- * told which keys must be closed or held still, and looks. A new row gets in between only from a transaction that ran when
- * the claim was made, so a stretch counts as long as all of these still run. Once one of them has ended it is walked again,
- * and then depends on the others alone.
+ * It must be exact, like the floor of a slot: passing over a message that can be taken would break its key's order. A
+ * passed row can be taken when its hold or delay ends, at a known time. It can also be taken when the lease that closed
+ * its key is gone, or its hold ends early because the message is cancelled or run at once: so a claim gets the keys
+ * that must still be closed or held, and looks. A new row gets in between only from a transaction that ran when the
+ * claim was made, so a stretch counts while all of these still run. Once one of them has ended, it is walked again, and
+ * then depends on the others alone.
  * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
  */
 export class PassedRows {
@@ -36,12 +36,12 @@ export class PassedRows {
     this.#slot = slot
   }
 
-  /** For a claim, which finds out what still holds. */
+  /** For a claim, which checks what still holds. */
   get stretches(): readonly PassedStretch[] {
     return this.#sent
   }
 
-  /** Remembers nothing of a walk if it cannot be said which transactions ran: then the next claim makes it again. */
+  /** Ignores a walk if the running transactions are unknown: then the next claim makes it again. */
   walked(walk: SlotWalk, { xid, running }: ClaimSnapshot): void {
     if (running === undefined) return
     // Answers of several connections come in any order.
@@ -54,7 +54,7 @@ export class PassedRows {
       this.#stretches = []
     }
     const live = this.#stretches.filter((stretch) => stretch.lastId >= firstLive)
-    // It began behind rows that have been forgotten meanwhile.
+    // The walk began behind rows forgotten meanwhile.
     const start = BigInt(walk.start)
     if (start > firstLive && !live.some((stretch) => stretch.lastId >= start)) return
     this.#stretches = fewer(joined([...splice(live, walk, running)]))
@@ -94,7 +94,7 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
   const before = stretches.filter((stretch) => stretch.lastId <= start)
   const beyond = stretches.filter((stretch) => stretch.lastId > start)
   yield* before
-  // Joined since the claim was sent: it has begun in the middle of this one, and has not seen what is before that.
+  // Joined since the claim was sent: the walk began in the middle of this one, and did not see the part before.
   const isInside = start > BigInt(walk.firstLive) && before.at(-1)?.lastId !== start
   if (isInside && beyond[0] !== undefined) yield { ...beyond[0], lastId: start }
   let end = start
@@ -109,8 +109,8 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
 }
 
 /**
- * Neighbours that hold under the same conditions are one. Not if their delays differ: the end of the first one's would be
- * that of both, also when only the first has been walked again.
+ * Joins neighbours that hold under the same conditions. Not if their delays differ: the end of the first would apply to
+ * both, even when only the first has been walked again.
  */
 function joined(stretches: readonly Stretch[]): readonly Stretch[] {
   const all: Stretch[] = []

@@ -1,6 +1,6 @@
 /**
  * Where the claims of one process begin when many claim from a queue at once. A claim from the head walks over all rows
- * that others have in hand; claims that begin at random within twice as many meet few of them.
+ * in flight elsewhere; claims that begin at random within twice as many meet few of them.
  */
 export class Spread {
   #concurrency: number
@@ -15,7 +15,7 @@ export class Spread {
     this.#random = random
   }
 
-  /** So many workers consume the queue, this one included. */
+  /** Sets how many workers consume the queue, this one included. */
   learn(workers: number): void {
     this.#workers = Math.max(1, workers)
   }

@@ -1,8 +1,8 @@
 /**
- * When to sweep: scan a queue from the bottom, without floors. A sweep walks the dead rows that floors avoid, so
- * sweeps may cost 3 per cent of the time at most: after one that took 2 ms, the next comes after 67 ms at the earliest.
- * Workers on one queue share these 3 per cent: what one sweep finds is found for all, and the sweeps of 32 workers that
- * took 3 per cent each were half of what the server did.
+ * When to sweep: scan a queue from the bottom, without floors. A sweep walks the dead rows that floors avoid, so sweeps
+ * may cost 3 per cent of the time at most: after one that took 2 ms, the next comes after 67 ms at the earliest.
+ * Workers on one queue share these 3 per cent: one sweep finds messages for all, and at 3 per cent each the sweeps of
+ * 32 workers were half of the server's work.
  */
 export class SweepClock {
   readonly #now: () => number
@@ -20,14 +20,14 @@ export class SweepClock {
   }
 
   /**
-   * The same for a claimer that has found nothing and so has nothing better to do: a sweep that was slow, perhaps only
-   * because the machine was busy, must not keep it from seeing what is new for longer than a poll takes.
+   * The same for a claimer that found nothing: a sweep that was slow, perhaps only because the machine was busy, must
+   * not keep it from seeing new messages for longer than a poll takes.
    */
   idleWaitMs(): number {
     return Math.max(0, this.#nextIdleAt - this.#now())
   }
 
-  /** So many workers consume the queue, this one included. */
+  /** Sets how many workers consume the queue, this one included. */
   learn(workers: number): void {
     this.#workers = Math.max(1, workers)
   }
@@ -44,8 +44,8 @@ export class SweepClock {
 const SHARE = 0.03
 
 /**
- * What only a sweep finds waits no longer than this while the queue is busy, a priority that nobody has seen before for
- * instance, unless sweeps take so long that they would be more than a tenth of the time.
+ * While the queue is busy, messages that only a sweep finds, such as those of a new priority, wait no longer than this,
+ * unless sweeps would then take more than a tenth of the time.
  */
 const LONGEST_MS = 30_000
 const LEAST_TIMES = 9

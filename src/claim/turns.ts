@@ -4,14 +4,14 @@ import type { MessageKind } from './claim-answer.ts'
 /** Messages with and without ordering keys take turns. */
 export class Turns {
   #slotsFirst = false
-  /** Which kinds of messages the last scan of the queue found none of, in anybody's hands either. */
+  /** The kinds of messages that the last scan of the queue did not find, not even in flight. */
   readonly #missing = new Set<MessageKind>()
   /** Its turn is the claim with which it reaches {@link PASS_OVER}. */
   #passedOver = 0
 
   /**
-   * Which kinds of messages to ask for, the one whose turn it is first. To ask for what is not there costs a round trip,
-   * so a kind that was missing has only every eighth turn, until it is found again.
+   * Which kinds of messages to ask for, the one whose turn it is first. Asking for a missing kind costs a round trip,
+   * so it has only every eighth turn, until it is found again.
    */
   order(): readonly MessageKind[] {
     const [turn, other] = this.#turn
@@ -24,7 +24,7 @@ export class Turns {
     return this.order()
   }
 
-  /** A claim of one kind has ended. While a long run is walked claim by claim, the other has every other turn. */
+  /** A claim of one kind has ended. While claims walk a long run, the other kind has every other turn. */
   took(kind: MessageKind, some: boolean, partial: boolean): void {
     if (partial) this.#slotsFirst = false
     if (!some) return

@@ -2,24 +2,24 @@ import { Backoff } from '../basics/backoff.ts'
 import { startTimer } from '../basics/start-timer.ts'
 
 /**
- * Batches that a claim may have leased although its answer never came, or came as an error: what was sent behind a failed
- * claim is still carried out. No process handles them, so their leases end at once, or as soon as they are there. A server
- * that waits for a lock carries out a claim long after its connection was given up, so one look is not enough.
+ * Batches that a claim may have leased although its answer never came, or was an error: the server still runs the
+ * statements behind a failed claim. No process handles them, so their leases end at once, or as soon as they exist. A
+ * server that waits for a lock runs a claim long after its connection was given up, so one look is not enough.
  */
 export class Abandoned {
   readonly #free: (batchIds: readonly number[]) => Promise<readonly number[]>
-  /** By their numbers, until when each may still come, on the clock of `performance`. */
+  /** By number, until when each may still appear, on the clock of `performance`. */
   readonly #until = new Map<number, number>()
   readonly #backoff = new Backoff(1_000, 30_000)
   #timer: NodeJS.Timeout | undefined
   #freeing: Promise<void> | undefined
 
-  /** @param free ends the leases of those that are there, and returns their numbers */
+  /** @param free ends the leases of those that exist, and returns their numbers */
   constructor(free: (batchIds: readonly number[]) => Promise<readonly number[]>) {
     this.#free = free
   }
 
-  /** @param isOver the server has answered all that was sent: what is not there now will not come */
+  /** @param isOver the server has answered every statement: a batch that does not exist now never will */
   add(batchIds: readonly number[], isOver: boolean): void {
     if (batchIds.length === 0) return
     const until = isOver ? performance.now() : performance.now() + LONGEST_MS
@@ -33,9 +33,7 @@ export class Abandoned {
     if (this.#until.size > 0) this.#freeing ??= this.#run()
   }
 
-  /**
-   * Looks for them once more. Those that come later go with the lease, or when another worker finds that this one is gone.
-   */
+  /** Looks for them once more. Later ones end with their lease, or when another worker finds that this one is gone. */
   async stop(): Promise<void> {
     await this.#freeing
     if (this.#until.size > 0) await this.#run()
@@ -51,7 +49,7 @@ export class Abandoned {
       const freed = new Set(await this.#free(ids))
       for (const id of ids) if (freed.has(id) || (this.#until.get(id) ?? 0) <= askedAtMs) this.#until.delete(id)
     } catch {
-      // The control connection is down. It reports that, and when it is up again comes the next look.
+      // The control connection is down, and reports that. The next look comes when it is up again.
     } finally {
       this.#freeing = undefined
     }

@@ -5,22 +5,22 @@ import { startTimer } from '../basics/start-timer.ts'
  * nothing tells which of them killed it. So a message whose next crash may be its last runs while the process has nothing
  * else in flight: if the process dies, it was this message.
  *
- * First come, first served: a round that needs the lock alone waits for those that have it, and rounds that come later
- * wait behind it. A round takes the lock before it claims, so none waits with rows locked.
+ * First come, first served: a round that needs the lock alone waits for its holders, and later rounds wait behind it. A
+ * round takes the lock before it claims, so none waits with rows locked.
  */
 export class AloneLock {
   #waiting: readonly Waiting[] = []
   #holders = 0
   #alone = false
 
-  /** A round waits: those that have the lock should end with their present batch. */
+  /** A round waits: the holders of the lock should end after their present batch. */
   get contended(): boolean {
     return this.#waiting.length > 0
   }
 
   /**
-   * Takes the lock, shared or alone. Resolves with false if the signal aborts before. A round that has waited for
-   * {@link PATIENCE_MS} to have it alone shares it: a leased handler may run for days, and rounds that come later wait.
+   * Takes the lock, shared or alone. Resolves with false if the signal aborts before. After {@link PATIENCE_MS} of
+   * waiting to have it alone, a round shares it: a leased handler may run for days, and later rounds wait.
    */
   async enter(alone: boolean, signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false

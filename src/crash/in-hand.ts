@@ -12,13 +12,13 @@ export type EvidenceById = ReadonlyMap<string, Evidence>
 const NONE: EvidenceById = new Map()
 
 /**
- * Keeps the database's record of what this process has in flight. The record of a batch is sent before its first
- * handler runs: the transaction of a process that dies leaves no trace, so something outside it must tell which
- * messages it held. Batches that begin or end while a write is under way share the next one, so the cost is at most one
- * small statement per batch, without WAL and without waiting for the disk.
+ * Keeps the database's record of the batches that this process has in flight. The record of a batch is sent before its
+ * first handler runs: the transaction of a process that dies leaves no trace, so a record outside it must name its
+ * messages. Batches that begin or end while a write is under way share the next one, so the cost is at most one small
+ * statement per batch, without WAL and without waiting for the disk.
  *
- * Nothing waits for the answer either, unless there is something to learn from it: what a process has written to its
- * socket reaches the server even if the process dies with the next instruction.
+ * Nothing waits for the answer either, unless it has something to tell: data in the socket reaches the server even if
+ * the process dies with the next instruction.
  */
 export class InHand {
   /** Every round has it while it runs: shared, or alone. */
@@ -28,13 +28,13 @@ export class InHand {
   readonly #findDead: () => Promise<boolean>
   readonly #active = new Map<number, BatchRecord>()
   readonly #abandoned: Abandoned
-  /** Of claims on their way. */
+  /** The numbers of claims on their way. */
   readonly #reserved = new Set<number>()
   /** What goes into the next write. */
   #begun: RecordsToWrite | undefined
   #ended: number[] = []
   #writing: Promise<void> | undefined
-  /** The last write failed: the next batch waits for its own, so that an error that lasts is seen. */
+  /** The last write failed: the next batch waits for its own, so that a lasting error is seen. */
   #doubtful = false
   #tidy: NodeJS.Timeout | undefined
   #stopped = false
@@ -80,7 +80,7 @@ export class InHand {
     messages: readonly { readonly id: string; readonly attempt: number }[],
     suspect: boolean,
   ): Promise<BegunBatch> {
-    // A pooler that is out of sessions would keep the batch, which has one, waiting for its own end.
+    // A pooler that is out of sessions would make the batch, which has one, wait for its own end.
     const { shared = false } = this.#control
     const mustBeWritten = (await this.#findDead()) || suspect || (this.#doubtful && !shared)
     const messageIds = messages.map((message) => message.id)
@@ -91,25 +91,25 @@ export class InHand {
       if (mustBeWritten || !shared) await (mustBeWritten ? written : sent)
       return { id: record.id, evidence: mustBeWritten ? await this.#evidence(record) : NONE }
     } catch (error) {
-      // The record may be in the table, also where its write failed on this side: a death would count for its messages.
+      // The record may be in the table even if its write failed here: a death would count for its messages.
       this.end(record.id)
       throw error
     }
   }
 
-  /** The batches whose records in the database are of messages in flight, or of a claim on its way. */
+  /** The batches in flight, and those of claims on their way: their records stay in the database. */
   get kept(): readonly number[] {
     return [...this.#active.keys(), ...this.#reserved]
   }
 
-  /** The number of a batch that its own claim will record, until {@link unreserve}. */
+  /** A number for a batch that its own claim will record, kept until {@link unreserve}. */
   reserve(): number {
     const id = this.#nextId++
     this.#reserved.add(id)
     return id
   }
 
-  /** The claim is over: its batch has been taken in hand or abandoned, or there is none. */
+  /** The claim is over: its batch is in flight or abandoned, or there is none. */
   unreserve(id: number): void {
     this.#reserved.delete(id)
   }
@@ -122,9 +122,9 @@ export class InHand {
   }
 
   /**
-   * No process has the batches that their own claims may have recorded: their leases end as soon as they are there.
+   * No process has these batches, which their own claims may have recorded: their leases end as soon as they exist.
    *
-   * @param isOver the server has answered all that was sent
+   * @param isOver the server has answered every statement
    */
   abandon(ids: readonly number[], isOver: boolean): void {
     this.#abandoned.add(ids, isOver)
@@ -137,7 +137,7 @@ export class InHand {
 
   /** Writes evidence about messages of a batch in flight: their handler hung until the server ended the transaction. */
   async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
-    // The handlers of one batch run one after another; those of another batch may have held the process as well.
+    // The handlers of one batch run one after another; those of another batch may have blocked the process as well.
     const alone = this.#active.size === 1 && messageIds.length === 1
     const left = { workerId: this.workerId, batchId: id, queue, messageIds, alone }
     await recordEvidence(this.#control.execute, 'hung', left)
@@ -161,7 +161,7 @@ export class InHand {
   }
 
   #tidySoon(): void {
-    // The records go when the worker's row is deleted.
+    // The records are deleted with the worker's row.
     if (this.#stopped) return
     this.#tidy ??= startTimer(() => {
       this.#tidy = undefined
@@ -188,7 +188,7 @@ export class InHand {
     this.#tidy = undefined
     this.#writing = this.#writeAll().finally(() => {
       this.#writing = undefined
-      // One may have begun since the last write was answered.
+      // A batch may have begun since the last write was answered.
       if (this.#begun !== undefined) this.#write()
       else if (this.#ended.length > 0) this.#tidySoon()
     })
@@ -204,7 +204,7 @@ export class InHand {
       try {
         this.#control.requireUp()
         unwritten = ended
-        // One that has ended before it was written needs no record: nothing would delete it.
+        // A batch that has ended already needs no record: nothing would delete it.
         const records = begun.records.filter(({ id }) => this.#active.has(id))
         const answer = recordBatches(this.#control.execute, this.workerId, ended, records)
         begun.sent.resolve()

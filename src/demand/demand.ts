@@ -14,9 +14,9 @@ import type { FoundMessages, Round } from './round.ts'
 import { type RunnerDemand, Runners } from './runner.ts'
 
 /**
- * The demand of a pipeline, as in GenStage: it has one runner per batch that may be in flight, and nothing is claimed
- * without a free one. A runner whose round finds nothing sleeps, and when the last one does, the demand sleeps with the
- * sleepers. While it is paused, all runners sleep, and a hint wakes none.
+ * The demand of a pipeline, as in GenStage: it has one runner per batch that may be in flight, and claims nothing
+ * without a free one. A runner sleeps if its round finds nothing, and when all of them sleep, the demand sleeps with
+ * the sleepers. While it is paused, all runners sleep, and a hint wakes none.
  */
 export class Demand implements Waiter, RunnerDemand {
   readonly queue: string
@@ -35,7 +35,7 @@ export class Demand implements Waiter, RunnerDemand {
   #stays = false
   #stopped: Promise<void> | undefined
 
-  /** @param settings the settings of queues: one may be paused */
+  /** @param settings the settings of queues, which may be paused */
   constructor(
     plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>,
     round: Round,
@@ -67,7 +67,7 @@ export class Demand implements Waiter, RunnerDemand {
     return this.#pauses.paused
   }
 
-  /** Claims no more, in this process, until {@link resume}. What is in flight goes on. */
+  /** Claims no more, in this process, until {@link resume}. Messages in flight go on. */
   pause(): void {
     this.#pauses.pauseHere()
   }
@@ -95,8 +95,8 @@ export class Demand implements Waiter, RunnerDemand {
   }
 
   /**
-   * Changes how many batches, or messages, may be in flight. More: at once. Fewer: what is in flight ends, and nothing is
-   * claimed until there is room.
+   * Changes how many batches, or messages, may be in flight. More: at once. Fewer: nothing is claimed until enough of
+   * those in flight have ended.
    */
   setConcurrency(concurrency: number): void {
     this.#runners.want(this.#round.resize(concurrency))
@@ -113,7 +113,7 @@ export class Demand implements Waiter, RunnerDemand {
     return run
   }
 
-  /** A hint that there may be something. */
+  /** A hint that there may be messages. */
   wake(reason: WakeReason): void {
     if (reason === 'reconnect') this.#runners.serverIsBack()
     if (this.paused) this.#hints.checkAgain()
@@ -126,7 +126,7 @@ export class Demand implements Waiter, RunnerDemand {
     this.#hints.checkAgain()
   }
 
-  /** Claims no more, and resolves when all that is in flight is settled. */
+  /** Claims no more, and resolves when all messages in flight are settled. */
   async drain(): Promise<void> {
     this.#drain.abort()
     this.#pauses.stop()
@@ -138,9 +138,9 @@ export class Demand implements Waiter, RunnerDemand {
   }
 
   /**
-   * Aborts the handlers' signals, gives back what is not done, and resolves when all is over, {@link STOP_MS} later at the
-   * latest. What the server has not answered by then is cut off: a COMMIT may then have taken effect or not, as after a
-   * kill. Called again, it waits for the same end.
+   * Aborts the handlers' signals, gives back unfinished messages, and resolves when all is over, {@link STOP_MS} later
+   * at the latest. Statements without an answer by then are cut off: a COMMIT may then have taken effect or not, as
+   * after a kill. Called again, it waits for the same end.
    */
   stop(): Promise<void> {
     this.#stopped ??= this.#stopNow()

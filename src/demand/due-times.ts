@@ -1,9 +1,9 @@
 import { startTimer } from '../basics/start-timer.ts'
 
 /**
- * When messages are due that this process has to try again. It has settled them, so it knows before any poll. Without that,
- * a runner that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
- * for a retry after 30 ms.
+ * The due times of messages that this process retries. It settled them, so it knows the times before any poll. Without
+ * these, a runner that found nothing waits for the timer of another claim, or for the next sweep: 0.6 s on a busy
+ * machine for a retry after 30 ms.
  */
 export class DueTimes {
   readonly #onDue: () => void
@@ -36,5 +36,5 @@ export class DueTimes {
 }
 
 const STEP_MS = 5
-/** The longest interval of polls, which find what is due later. */
+/** The longest poll interval: polls find messages that are due later. */
 const LONGEST_MS = 60_000

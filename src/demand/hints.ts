@@ -2,8 +2,8 @@ import { startTimer } from '../basics/start-timer.ts'
 import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**
- * When the runners of a pipeline claim: which of them sleep, and whether a claim that is under way may be too old
- * to see the reason for a hint.
+ * When the runners of a pipeline claim: which of them sleep, and whether a claim under way may be too old to see the
+ * reason for a hint.
  */
 export class Hints {
   readonly #sleepers: (() => void)[] = []
@@ -20,7 +20,7 @@ export class Hints {
     return this.#claims > 0
   }
 
-  /** Something happened since the last claim was sent. */
+  /** A hint came since the last claim was sent. */
   get again(): boolean {
     return this.#again
   }
@@ -30,8 +30,8 @@ export class Hints {
   }
 
   /**
-   * Wakes a runner. A notification reaches every process, and one message suffices for one of them: a process that was
-   * beaten to it the last times waits a few milliseconds before it claims, while the others claim at once.
+   * Wakes a runner. A notification reaches every process, and one message is enough for only one of them: a process
+   * that was too late the last times waits a few milliseconds before it claims, while the others claim at once.
    */
   wake(reason: WakeReason): void {
     this.#notified = reason === 'notification'
@@ -47,7 +47,7 @@ export class Hints {
     this.#again = true
   }
 
-  /** Resolves when the runner is to claim. */
+  /** Resolves when the runner must claim. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
@@ -67,7 +67,7 @@ export class Hints {
     for (const sleeper of this.#sleepers.splice(0)) sleeper()
   }
 
-  /** A claim is sent: it sees all that was hinted at before. */
+  /** A claim is sent: it sees the reasons for all hints before. */
   sent(): void {
     this.#again = false
     this.#claims += 1

@@ -5,7 +5,7 @@ export interface PausesOptions {
   readonly queue: string
   /** None: only the process pauses. */
   readonly settings: Settings | undefined
-  /** Nothing more is to be claimed. `pause` null: this process alone pauses. */
+  /** Claims must end. `pause` null: this process alone pauses. */
   readonly onPaused: (pause: QueuePause | null) => void
   readonly onResumed: () => void
 }
@@ -25,7 +25,7 @@ export class Pauses {
     return this.#here || this.#queuePause !== null
   }
 
-  /** From here on it hears of the queue. If it is paused already, {@link PausesOptions.onPaused} is called. */
+  /** Begins to watch the queue. If it is paused already, {@link PausesOptions.onPaused} is called. */
   start(): void {
     const { queue, settings, onPaused } = this.#options
     this.#started = true

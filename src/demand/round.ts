@@ -1,8 +1,8 @@
 import type { Nothing } from '../claim/admission.ts'
 
 /**
- * How a mode claims messages, has them handled, and settles them. {@link Demand} decides when; it knows no SQL, and a
- * round knows nothing of runners, sleep and backoff.
+ * How a mode claims, handles and settles messages. {@link Demand} decides when; it knows no SQL, and a round knows
+ * nothing of runners, sleep and backoff.
  */
 export interface Round {
   /**
@@ -17,7 +17,7 @@ export interface Round {
   /**
    * Reports that a round failed.
    *
-   * @param retryInMs after which the next one begins; none: there is no next one.
+   * @param retryInMs when the next one begins; undefined: there is no next one.
    * @returns the error for a caller of `runOnce`
    */
   failed(error: unknown, retryInMs?: number): unknown
@@ -28,28 +28,28 @@ export interface Round {
    */
   resize(concurrency: number): number
   /**
-   * Resolves when everything that a round has claimed is over. Returns whether anything was not when the last round began to
-   * claim: that round may have looked before it was over.
+   * Resolves when all messages that rounds have claimed are over. Returns whether some were in flight when the last
+   * round began to claim: that round may have looked too early.
    */
   drained(): Promise<boolean>
-  /** Breaks off what the server has not answered yet. */
+  /** Breaks off statements that the server has not answered. */
   cut(): void
 }
 
-/** Demand, to a round: what it wants, and what it is to hear. */
+/** The demand, as a round sees it. */
 export interface RoundDemand {
-  /** Aborts when nothing more is to be claimed. */
+  /** Aborts when claims must end. */
   readonly draining: AbortSignal
-  /** Nothing is to be claimed now; what is in flight goes on. */
+  /** Claim nothing now; messages in flight go on. */
   readonly paused: boolean
-  /** Aborts when what is in flight is to be given back. */
+  /** Aborts when messages in flight must be given back. */
   readonly stopping: AbortSignal
-  /** Whether a round is to end with the batch that it has in flight. */
+  /** Whether a round must end after its present batch. */
   readonly isLast: boolean
-  /** A claim is on its way: it sees all that was hinted at before. */
+  /** A claim is on its way: it sees the reasons for all hints before. */
   sent(): void
   answered(): void
-  /** Something was settled after its round: a message that waited for it may be claimed now. */
+  /** A message was settled after its round: one that waited for it may be claimed now. */
   opened(): void
   /** Messages of a settlement are due again in these times, in milliseconds. */
   due(inMs: readonly number[]): void
@@ -58,15 +58,15 @@ export interface RoundDemand {
 }
 
 export interface FoundMessages {
-  /** As many as were asked for: there may be more. */
+  /** It took all that it asked for: there may be more. */
   readonly full: boolean
   /** For how long the youngest has been due. */
   readonly youngestMs: number
 }
 
-/** What a runner does next: each round says so when it ends. */
+/** What a runner does next, as each round returns it. */
 export type Next =
-  /** At once; or it ends, or sleeps while it is paused, if that is why its round has ended. */
+  /** At once; or it ends, or sleeps while paused, if that ended its round. */
   | { readonly kind: 'claim' }
   /** The next batch must have the process for itself. */
   | { readonly kind: 'claim alone' }

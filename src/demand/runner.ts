@@ -5,9 +5,9 @@ import type { Hints } from './hints.ts'
 import { CLAIM, type Next, type Round, type RoundDemand } from './round.ts'
 import { Throttle } from './throttle.ts'
 
-/** Demand, to its runners. */
+/** The demand, as its runners see it. */
 export interface RunnerDemand extends RoundDemand {
-  /** No runner claims, and there is nothing to claim before that. */
+  /** No runner claims, and nothing is due before `nextDueMs`. */
   asleep(nextDueMs: number | null): void
   /** A runner that was woken has ended, and none sleeps. */
   awake(): void
@@ -24,7 +24,7 @@ export class Runners {
   readonly #throttle: Throttle | undefined
   readonly #running = new Set<Promise<void>>()
   #wanted: number
-  /** The running ones, without those that are about to leave. */
+  /** How many run, without those about to leave. */
   #staying = 0
   #back = new AbortController()
 
@@ -46,12 +46,12 @@ export class Runners {
     return this.#staying - this.#wanted
   }
 
-  /** Whether a round is to end with the batch that it has in flight. */
+  /** Whether a round must end after its present batch. */
   get isLast(): boolean {
     return this.surplus > 0 || this.#throttle !== undefined
   }
 
-  /** Starts as many as are wanted and missing. @param claims the first of them claims at once, the others sleep */
+  /** Starts the runners that are missing. @param claims the first of them claims at once, the others sleep */
   start(claims: boolean): void {
     for (let first = claims; this.surplus < 0; first = false) {
       this.#staying += 1
@@ -79,14 +79,14 @@ export class Runners {
         }
       } while ((await this.#round.drained()) && !isOver())
     } catch (error) {
-      // What earlier claims have taken is still in flight.
+      // Messages of earlier claims are still in flight.
       await this.#round.drained()
       if (this.#isOurStop(error)) return
       throw this.#round.failed(error)
     }
   }
 
-  /** Ends the backoff of those whose round failed. */
+  /** Ends the backoff of runners after a failed round. */
   serverIsBack(): void {
     this.#back.abort()
     this.#back = new AbortController()
@@ -122,7 +122,7 @@ export class Runners {
   async #run(how: Next, onCommitted: () => void): Promise<Next> {
     const next = await this.#round.run(this.#demand, how.kind === 'claim alone', onCommitted)
     if (next.kind !== 'sleep') return next
-    // While it is paused the runner sleeps all the same; but it may be resumed before it does.
+    // While paused, the runner sleeps all the same; but it may be resumed before it does.
     if (this.#hints.again || next.partial || this.#demand.paused) return CLAIM
     this.#hints.foundNothing()
     if (!this.#hints.claiming && !this.#demand.draining.aborted) this.#demand.asleep(next.nextDueMs)
@@ -132,12 +132,12 @@ export class Runners {
   async #failed(error: unknown, retryInMs: number): Promise<void> {
     const { draining } = this.#demand
     this.#round.failed(error, retryInMs)
-    // It was perhaps the one that was woken: another runner that sleeps claims at the next hint meanwhile.
+    // Perhaps the hint had woken this runner: meanwhile a sleeping one claims at the next hint.
     if (this.#hints.sleeping && !this.#hints.claiming && !draining.aborted) this.#demand.asleep(null)
     await pause(retryInMs, AbortSignal.any([draining, this.#back.signal]))
   }
 
-  /** A runner ends. What it was woken for is left to another. */
+  /** A runner ends, and leaves its hint to another. */
   #leave(): void {
     this.#staying -= 1
     if (this.#hints.sleeping) this.#hints.wake('poke')

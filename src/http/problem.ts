@@ -21,7 +21,7 @@ export class Problem extends Error {
     if (!(error instanceof SluiceError)) return Problem.hiding(error)
     const { code, message } = error
     const status = STATUS_BY_CODE[code] ?? 500
-    if (code === 'QUEUE_UNKNOWN') return new Problem(status, NO_QUEUE, { code })
+    if (code === 'QUEUE_UNKNOWN' && error.cause === undefined) return new Problem(status, NO_QUEUE, { code })
     if (status < 500) return new Problem(status, message, { code })
     if (status !== 503) return Problem.hiding(error, code)
     return new Problem(status, UNAVAILABLE, { code, headers: { 'retry-after': '1' }, cause: error })
@@ -78,7 +78,10 @@ export const PROBLEM = {
   },
 } as const satisfies JsonSchema
 
-/** The error itself lists all queues, and a client may be allowed to know only one. */
+/**
+ * The library's own error lists all queues, and a client may be allowed to know only one. An error of the server names only
+ * the queue of the request.
+ */
 const NO_QUEUE = 'The queue does not exist'
 const FAILED = 'The request failed. The log of the server has the reason'
 const UNAVAILABLE = 'The queue cannot be reached. Try again'

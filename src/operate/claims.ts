@@ -33,7 +33,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Reads a claim with its messages that are not settled yet. Their `dueAt` is the time of the claim.
+   * Reads a claim with its messages that are not settled yet.
    *
    * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link Operate}
    */

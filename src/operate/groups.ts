@@ -43,7 +43,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   }
 
   /**
-   * Makes a group of a stream, or changes its options. Call it at every start: a group that is there keeps its offset,
+   * Makes a group of a stream, or changes its options. Call it at every start: an existing group keeps its progress,
    * and the options that are not given.
    *
    * @param options.from where a new group begins. @default 'end'

@@ -165,7 +165,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
   }
 
   /**
-   * Frees a dedupe key that is still taken although its message has gone: for the time `for` after success, or by
+   * Frees a dedupe key that is kept after its message has gone: for the time `for` after success, or by
    * `throttle`. The next enqueue with the key is `added`. Like an enqueue, it waits for a transaction that has just
    * enqueued with the key.
    *

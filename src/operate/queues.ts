@@ -111,7 +111,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Frees all dedupe keys of a queue that are still taken although no message has them, as `messages.freeKey` frees
+   * Frees all dedupe keys of a queue that are kept after their messages have gone, as `messages.freeKey` frees
    * one, in steps of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks
    * at that moment stays.
    *

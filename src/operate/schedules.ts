@@ -14,10 +14,10 @@ import { readClockUs } from '../table/operate/instants.ts'
 import { readSchedules, type ScheduleStatus } from '../table/operate/schedule-status.ts'
 import {
   defineSchedule,
+  deleteSchedule,
   pauseSchedule,
-  removeSchedule,
   resumeSchedule,
-  runSchedule,
+  runScheduleNow,
   type ScheduleOutcome,
 } from '../table/schedule/define-schedule.ts'
 import type { Operations } from './operations.ts'
@@ -141,7 +141,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    */
   async runNow(name: string, options: ScheduleChangeOptions = {}): Promise<string | undefined> {
     checkKeys('schedules.runNow', options, ['tx'], 'As in schedules.runNow(name, { tx })')
-    return (await this.#change(name, options, runSchedule)) ?? undefined
+    return (await this.#change(name, options, runScheduleNow)) ?? undefined
   }
 
   /**
@@ -152,7 +152,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    */
   async delete(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
     checkKeys('schedules.delete', options, ['tx'], 'As in schedules.delete(name, { tx })')
-    return this.#change(name, options, removeSchedule, 'administer')
+    return this.#change(name, options, deleteSchedule, 'administer')
   }
 
   /**

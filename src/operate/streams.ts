@@ -57,7 +57,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
 
   /**
    * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends
-   * at the end of the stream as of when it begins, or follows. Each call reads for itself, and stores no offset. It
+   * at the end of the stream as of when it begins, or follows. Each call reads for itself, and stores no progress. It
    * reads below the first append that is still open, so that no event appears before one that it has given.
    *
    * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN; while it reads, as {@link Operate}

@@ -7,7 +7,7 @@ export type Notification =
   | { readonly kind: 'messages'; readonly queue: string }
   /** A worker no longer waits for a queue: another one must raise the flag. */
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
-  /** A message was cancelled while a worker may have it in hand: `sluice.cancel_request` says which. */
+  /** A message that may be in flight was cancelled: `sluice.cancel_request` says which. */
   | { readonly kind: 'cancelled'; readonly queue: string }
   /** A message that held its key is gone, and its slot was locked. */
   | { readonly kind: 'holds'; readonly queue: string }
@@ -34,10 +34,7 @@ export function format(notification: Notification): string {
   }
 }
 
-/**
- * Reads any payload: anybody may notify on the channel. So each is only a hint to look at a table, and nothing is done because
- * a payload says so.
- */
+/** Reads any payload: any login may notify on the channel. So each is only a hint to look at a table. */
 export function parse(payload: string): Notification {
   if (!payload.startsWith('!')) return { kind: 'messages', queue: payload }
   if (payload.startsWith('!cancel!')) return { kind: 'cancelled', queue: payload.slice('!cancel!'.length) }

@@ -2,8 +2,8 @@ import type { DemandSleepers, Sleepers } from './sleepers.ts'
 import type { Waiter } from './waiting-queue.ts'
 
 /**
- * Where a group's demand sleeps: with its stream, whose flag makes appends notify, and with its queue, for the next due time
- * alone. A flag for each group's queue would cost a notification per group whenever they wake.
+ * A group's demand sleeps on its stream, so that appends notify, and on its queue, for the next due time alone. A flag
+ * for each group's queue would cost a notification per group at each wake-up.
  */
 export class GroupSleepers implements DemandSleepers {
   readonly #sleepers: Sleepers

@@ -23,18 +23,18 @@ export interface SleepersOptions {
   readonly registered?: boolean
   /** The settings of queues, which the poll reads too. */
   readonly settings?: Settings | undefined
-  /** What the process has done, as JSON, for the heartbeat. @default nothing */
+  /** The statistics of the process, as JSON, for the heartbeat. @default nothing */
   readonly statistics?: () => string | null
   readonly random?: () => number
   /** A poll has found when the next schedule is due. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
-  /** A poll has found that messages in hand are to be cancelled. */
+  /** A poll has found requests to cancel messages in flight. */
   readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
 }
 
 /**
- * The demands of a process that sleep, because they found nothing. A notification, its next due time, the
- * poll, a reconnection or a poke wakes it. One poll serves all queues.
+ * The sleeping demands of a process: they found nothing. A notification, the next due time, the poll, a reconnection or
+ * a poke wakes them. One poll serves all queues.
  */
 export class Sleepers {
   readonly #options: SleepersOptions
@@ -99,7 +99,7 @@ export class Sleepers {
   /**
    * The waiter has demand and found nothing to take: it sleeps.
    *
-   * @param how quiet: without the flag, because nothing that is enqueued now can be taken; so the poll alone wakes
+   * @param how quiet: without the flag, because no message enqueued now can be taken; so the poll alone wakes
    */
   asleep(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
     if (this.#stopped) return
@@ -129,7 +129,7 @@ export class Sleepers {
     else this.#queues.get(name)?.wake(reason)
   }
 
-  /** The listener hears (again): what was notified before is read. */
+  /** The listener hears (again): reads what it may have missed. */
   listenerUp(): void {
     const { settings, control } = this.#options
     settings?.refresh(control.execute).catch(() => undefined)
@@ -149,8 +149,8 @@ export class Sleepers {
   }
 
   /**
-   * A setting of a queue has changed: it is paused or resumed, for example. Without settings the waiters claim, which shows
-   * them the change as well.
+   * A setting of a queue has changed: it is paused or resumed, for example. Without settings the waiters claim, and
+   * find the change then.
    */
   settingsChanged(name: string): void {
     const { settings, control } = this.#options
@@ -209,8 +209,8 @@ export class Sleepers {
     } catch {
       // The control connection is down. Once it is restored, all claim.
     }
-    // Dead rows may make it slow: it may take a twentieth of the time at most. If it only waited behind another
-    // statement, which waited for a lock, the next one is fast again.
+    // Dead rows may make it slow: it may take a twentieth of the time at most. If it only waited behind a statement
+    // that waited for a lock, the next one is fast again.
     const slowMs = Math.min(tookMs, this.#lastPollMs)
     this.#lastPollMs = tookMs
     this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000)))
@@ -261,7 +261,7 @@ export class Sleepers {
   }
 }
 
-/** The name under which a stream wakes those who sleep on it. No name of a queue has a `/`. */
+/** The name under which a stream wakes its sleepers. No name of a queue has a `/`. */
 export function wakeNameOf(stream: string): string {
   return `/${stream}`
 }

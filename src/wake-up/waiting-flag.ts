@@ -10,13 +10,13 @@ export interface WaitingFlagOptions {
   /** The control connection, whose session holds the lock that is the flag. */
   readonly execute: Execute
   readonly workerId: () => number
-  /** Tells to check once more and then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
+  /** Called to check once more and then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
   readonly onCheckAgain: () => void
 }
 
 /**
  * One process's part in the waiting flag of a queue. The flag makes enqueues notify only while a process waits, as a
- * futex does. A process raises it before it sleeps and lowers it when there is work. To raise it has three outcomes:
+ * futex does. A process raises it before it sleeps and lowers it when there is work. Raising it has three outcomes:
  *
  * - It is ours. No enqueue was in flight at that moment, so one more check sees all that committed before, and every
  *   later enqueue notifies.

@@ -6,12 +6,12 @@ import { WaitingFlag } from './waiting-flag.ts'
 /** Why a waiter is woken. Each is only a hint; the table says what there is. */
 export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
 
-/** The demand of a pipeline, as the sleepers sees it. */
+/** The demand of a pipeline, as the sleepers see it. */
 export interface Waiter {
   readonly queue: string
   /** Called if it is asleep: claim now. */
   wake(reason: WakeReason): void
-  /** Called if it is awake: claim once more, because a claim that is under way may have missed what there is. */
+  /** Called if it is awake: claim once more, because a claim that is under way may have missed messages. */
   checkAgain(reason: WakeReason): void
 }
 
@@ -20,7 +20,7 @@ export interface WaitingQueueOptions {
   readonly workerId: () => number
 }
 
-/** Those in this process who consume one queue: who of them waits, until when, and whether the flag says so. */
+/** The waiters of one queue in this process: which of them sleep, until when, and the flag. */
 export class WaitingQueue {
   readonly name: string
   readonly waiters = new Set<Waiter>()
@@ -28,7 +28,7 @@ export class WaitingQueue {
   readonly flag: WaitingFlag
   #timer: NodeJS.Timeout | undefined
   #dueAt = Number.POSITIVE_INFINITY
-  /** When it was last polled: of a stream the last position drawn, of a group what decides which of its events it may read. */
+  /** As of the last poll: the last position of a stream, or the state that decides which events a group may read. */
   #state: string | undefined
 
   constructor(name: string, { control, workerId }: WaitingQueueOptions) {
@@ -60,7 +60,7 @@ export class WaitingQueue {
     this.#timer = startTimer(() => this.wake('due'), Math.ceil(Math.max(0, ms)) + 1)
   }
 
-  /** Those who do not wait need no hint. */
+  /** Waiters that are awake need no hint. */
   wakeSleeping(reason: WakeReason): void {
     if (this.asleep.size > 0) this.wake(reason)
   }
@@ -72,8 +72,8 @@ export class WaitingQueue {
   }
 
   /**
-   * Something was appended or moved since the last poll, or it has been asleep for less than that. Those who do not wait
-   * claim once more: a claim that is under way may be older than this poll, and the next poll finds the same.
+   * Wakes if events were appended, or the group moved, since the last poll, and at the first poll. Waiters that are
+   * awake claim once more: a claim under way may be older than this poll, and the next poll finds the same state.
    */
   polledState(state: string): void {
     const isSame = state === this.#state

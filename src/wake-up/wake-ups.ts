@@ -65,7 +65,7 @@ export class WakeUps {
     await this.control.stop()
   }
 
-  /** Gives up what the server has not answered. */
+  /** Gives up statements that the server has not answered. */
   cut(): void {
     void this.control.stop()
     void this.#watcher.stop()

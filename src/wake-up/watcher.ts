@@ -30,9 +30,9 @@ export interface WatcherOptions {
   /** False while LISTEN would reach a session that others share. Then no connection is opened. @default true */
   readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
-  /** A message in hand may have been cancelled. */
+  /** A message in flight may have been cancelled. */
   readonly onCancelled?: ((queue: string) => void) | undefined
-  /** Holds of messages that are gone are to be taken away. */
+  /** Holds of messages that are gone must be removed. */
   readonly onHolds?: ((queue: string) => void) | undefined
   /** A setting of a queue has changed. */
   readonly onSettings: (queue: string) => void
@@ -45,7 +45,7 @@ export interface WatcherOptions {
 const HEARTBEAT = 'sluice_heartbeat'
 
 /**
- * The LISTEN connection of a process, on pg-listen. If it is lost, it is replaced, for as long as that takes. At its
+ * The LISTEN connection of a process, on pg-listen. If it is lost, it is replaced, however long that takes. At its
  * start a self-test checks that a notification arrives, because LISTEN does not work through a transaction pooler.
  * Later a heartbeat finds a half-open connection.
  *

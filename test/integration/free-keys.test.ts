@@ -91,7 +91,7 @@ describe('operate.queues.freeKeys', () => {
   })
 })
 
-test('sluice clear says which keys stay taken, and frees them when it is asked to', async ({
+test('sluice clear says how many keys are kept, and frees them when it is asked to', async ({
   database,
   sluice,
   queue,
@@ -103,7 +103,7 @@ test('sluice clear says which keys stay taken, and frees them when it is asked t
   expect(await clear('--yes')).toMatchObject({
     code: 0,
     stdout: expect.stringContaining('Removed 1 message.\n'),
-    stderr: expect.stringContaining('1 dedupe key that no message has stays taken: see --free-keys.'),
+    stderr: expect.stringContaining('1 dedupe key is kept: see --free-keys.'),
   })
   expect(await clear('--yes', '--free-keys')).toMatchObject({
     code: 0,
@@ -112,7 +112,7 @@ test('sluice clear says which keys stay taken, and frees them when it is asked t
   })
   expect(await clear('--free-keys', '--dry-run')).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^No messages match\..*\nAll dedupe keys that are taken have a message\.\n$/),
+    stdout: expect.stringMatching(/^No messages match\..*\nThere are no kept dedupe keys\.\n$/),
   })
   expect(await enqueue(sluice, queue, 'done')).toBe('added')
 })

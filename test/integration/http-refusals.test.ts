@@ -109,6 +109,23 @@ describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
     if (code === 'UNREACHABLE') expect(log.of('request.failed')).toMatchObject([{ status: 503, error: { code } }])
   })
 
+  test('about the queue of a group is answered with 404 and the remedy', async ({ server, sluice }) => {
+    await sluice.streams.set('orders', { partitions: 1 })
+    await sluice.groups.set('orders', 'billing')
+    const detail =
+      'queue: expected one that is not of a group, received "orders:billing". Append to the stream with append(), and ' +
+      'consume it with its group: pipeline(stream, { group })'
+    const requests = [
+      ['claims', {}],
+      ['pop', {}],
+      ['messages', { messages: [{ payload: 1 }] }],
+    ] as const
+    for (const [path, body] of requests) {
+      const answer = await post(`${server}/queues/orders:billing/${path}`, body)
+      expect(answer, path).toMatchObject({ status: 404, body: { title: 'Not Found', code: 'QUEUE_UNKNOWN', detail } })
+    }
+  })
+
   test('an error of the server is answered with 500, without its words', async ({ queue }) => {
     await using broken = await createTestDatabase({ migrated: false })
     const server = await serveHttp(createHttpHandler(startTestSluice(broken), { authorize: () => true }))

@@ -61,7 +61,7 @@ describe('schedules with the rights of roles', () => {
     for (const changes of [{ payload: large }, { headers: { large } }]) {
       await expect(define(changes)).rejects.toMatchObject({ code: '22023' })
     }
-    await database.sql("SELECT sluice.schedule_remove('given')")
+    await database.sql("SELECT sluice.schedule_delete('given')")
   })
 
   test('are refused to others: a worker enqueues nothing else, and whoever looks changes nothing', async ({
@@ -76,8 +76,8 @@ describe('schedules with the rights of roles', () => {
       REFUSED,
     )
     await expect(worker.pool.query(`UPDATE sluice.schedule SET payload = '{}'`)).rejects.toMatchObject(REFUSED)
-    await expect(worker.pool.query(`SELECT sluice.schedule_run('nightly')`)).rejects.toMatchObject(REFUSED)
-    await expect(producer.pool.query(`SELECT sluice.schedule_remove('nightly')`)).rejects.toMatchObject(REFUSED)
+    await expect(worker.pool.query(`SELECT sluice.schedule_run_now('nightly')`)).rejects.toMatchObject(REFUSED)
+    await expect(producer.pool.query(`SELECT sluice.schedule_delete('nightly')`)).rejects.toMatchObject(REFUSED)
     await expect(producer.pool.query('TABLE sluice.schedules')).rejects.toMatchObject(REFUSED)
     await expect(reader.pool.query(`SELECT sluice.schedule_pause('nightly')`)).rejects.toMatchObject(REFUSED)
     const sluice = startTestSluice(reader)

@@ -31,7 +31,7 @@ export function addClear(program: Command): void {
     .option('-s, --state <state>', `only messages in this state: ${WAITING_STATES.join(', ')}`, stateOf)
     .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
     .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
-    .option('--free-keys', 'also free dedupe keys that are still taken although no message has them')
+    .option('--free-keys', 'also free dedupe keys that are kept after their messages have gone')
     .option('--dry-run', 'only count them')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', EXAMPLES)
@@ -71,10 +71,7 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
       print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves(total)} no dead letter.`)
     else print(`No messages match.${await didYouMean(operate, queue)}`)
     if (options.freeKeys) print(keysText(freed))
-    if (freed < keys)
-      note(
-        `${counted(keys, 'dedupe key')} that no message has ${keys === 1 ? 'stays' : 'stay'} taken: see --free-keys.`,
-      )
+    if (freed < keys) note(`${counted(keys, 'dedupe key')} ${keys === 1 ? 'is' : 'are'} kept: see --free-keys.`)
     if (total + freed === 0) return
     if (options.dryRun) return note('Nothing has changed: this is a dry run.')
     await assertConfirmed(questionOn(total, freed), options)
@@ -92,9 +89,7 @@ function leaves(messages: number): string {
 }
 
 function keysText(keys: number): string {
-  return keys > 0
-    ? `Free ${counted(keys, 'dedupe key')} that no message has.`
-    : 'All dedupe keys that are taken have a message.'
+  return keys > 0 ? `Free ${counted(keys, 'kept dedupe key')}.` : 'There are no kept dedupe keys.'
 }
 
 const EXAMPLES = `

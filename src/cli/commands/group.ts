@@ -52,7 +52,7 @@ interface GroupSetFlags {
 function addSet(group: Command): void {
   group
     .command('set')
-    .description('Make a group, or change its options. An existing group keeps its offset.')
+    .description('Make a group, or change its options. An existing group keeps its progress.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--from <offset>', 'where a new group begins: start, end, a position, or a time', offsetOf, 'end')
@@ -70,7 +70,7 @@ function addSet(group: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice group set orders billing --from start')
     .action(async (stream: string, name: string, options: GroupSetFlags, command: Command) => {
       const made = await operating(command, (operate) => operate.groups.set(stream, name, options))
-      print(made ? 'Made.' : 'It already existed, and keeps its offset.')
+      print(made ? 'Made.' : 'It already existed, and keeps its progress.')
     })
 }
 

@@ -96,7 +96,7 @@ function addFreeKey(message: Command): void {
     .command('free-key')
     .argument('<queue>', 'the queue', parse.queue)
     .argument('<key>', 'the dedupe key')
-    .description('Free a dedupe key that is still taken although its message has gone.')
+    .description('Free a dedupe key that is kept after its message has gone.')
     .addHelpText('after', "\nExamples:\n  $ sluice message free-key orders 'invoice 17'")
     .action(async (queue: string, key: string, _options: object, command: Command) => {
       const result = await operating(command, async (operate) => operate.messages.freeKey(queue, key))

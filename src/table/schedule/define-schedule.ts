@@ -52,14 +52,14 @@ export async function resumeSchedule(execute: Execute, name: string): Promise<bo
   return done(await execute(RESUME, [name]))
 }
 
-/** Removes a schedule. False: there is none. */
-export async function removeSchedule(execute: Execute, name: string): Promise<boolean> {
-  return done(await execute(REMOVE, [name]))
+/** Deletes a schedule. False: there is none. */
+export async function deleteSchedule(execute: Execute, name: string): Promise<boolean> {
+  return done(await execute(DELETE, [name]))
 }
 
 /** Enqueues a message of a schedule now, and returns its id; null if the last one is still there. */
-export async function runSchedule(execute: Execute, name: string): Promise<string | null> {
-  return textOrNull(only(await execute(RUN, [name])), 'id')
+export async function runScheduleNow(execute: Execute, name: string): Promise<string | null> {
+  return textOrNull(only(await execute(RUN_NOW, [name])), 'id')
 }
 
 function done(rows: readonly Row[]): boolean {
@@ -108,6 +108,9 @@ SELECT sluice.schedule_pause($1::pg_catalog.text, reason => $2::pg_catalog.text,
 
 const RESUME = statement('schedule_resume', 'SELECT sluice.schedule_resume($1::pg_catalog.text) AS done')
 
-const REMOVE = statement('schedule_remove', 'SELECT sluice.schedule_remove($1::pg_catalog.text) AS done')
+const DELETE = statement('schedule_delete', 'SELECT sluice.schedule_delete($1::pg_catalog.text) AS done')
 
-const RUN = statement('schedule_run', 'SELECT sluice.schedule_run($1::pg_catalog.text)::pg_catalog.text AS id')
+const RUN_NOW = statement(
+  'schedule_run_now',
+  'SELECT sluice.schedule_run_now($1::pg_catalog.text)::pg_catalog.text AS id',
+)
