@@ -64,17 +64,38 @@ export class BatchRun {
     try {
       await (this.#consumption.handler.kind === 'batch' ? this.#runTogether(messages) : this.#runOneByOne(messages))
     } finally {
-      this.#deadline.end()
+      this.end()
     }
+  }
+
+  /** It handles no more messages. */
+  end(): void {
+    this.#deadline.end()
   }
 
   async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
     for (const message of messages) {
-      if (!this.#reaches(message)) continue
-      if (this.#mayBeRefused(message) && !(await this.#admits(message))) continue
-      const alone = [message]
-      this.#results.add(alone, await this.#call(alone))
+      const running = this.handle(message)
+      if (running !== undefined) await running
     }
+  }
+
+  /** Handles one message, for those before it have ended. Undefined: this one has ended too, without a wait. */
+  handle(message: DeliveredMessage): Promise<void> | undefined {
+    if (!this.#reaches(message)) return undefined
+    return this.#mayBeRefused(message) ? this.#admitAndCall(message) : this.#callAlone(message)
+  }
+
+  async #admitAndCall(message: DeliveredMessage): Promise<void> {
+    if (await this.#admits(message)) await this.#callAlone(message)
+  }
+
+  #callAlone(message: DeliveredMessage): Promise<void> | undefined {
+    const alone = [message]
+    const called = this.#call(alone)
+    if (called instanceof Promise) return called.then((answer) => void this.#results.add(alone, answer))
+    this.#results.add(alone, called)
+    return undefined
   }
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
@@ -124,7 +145,7 @@ export class BatchRun {
     return false
   }
 
-  #call(messages: readonly DeliveredMessage[]): Promise<Called> {
+  #call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
     this.#results.begin(messages)
     return this.#caller.call(messages)
   }

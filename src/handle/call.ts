@@ -29,6 +29,13 @@ const HUNG_MS = 500
 /** What a call needs of its batch. */
 type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitionOf'>
 
+/** A call of the handler that runs. */
+interface Call {
+  readonly messages: readonly DeliveredMessage[]
+  readonly attempt: Attempt
+  readonly time: CallTime
+}
+
 /** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
 export class Caller {
   readonly #consumption: Consumption
@@ -53,22 +60,49 @@ export class Caller {
     return this.#hung
   }
 
-  /** @throws only if nothing can come of the batch any more. */
-  async call(messages: readonly DeliveredMessage[]): Promise<Called> {
+  /**
+   * A promise only if the handler has returned one, or has left something to end: for a handler that answers at once,
+   * promises took a quarter of the time that a message takes.
+   *
+   * @throws only if nothing can come of the batch any more
+   */
+  call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
     const attempt = this.#batch.attempt(messages)
     const time = this.#begin(messages)
+    let returned: unknown
     try {
-      const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
+      returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
+      if (isPromise(returned) || !attempt.unused) return this.#await({ messages, attempt, time }, returned)
+      this.#end(time)
+      const outcomes = this.#outcomesOf(messages, attempt, returned)
+      attempt.close()
+      this.#over(messages, time)
+      return outcomes
+    } catch (error) {
+      return this.#fail({ messages, attempt, time }, error)
+    }
+  }
+
+  async #await(call: Call, returned: unknown): Promise<Called> {
+    const { messages, attempt, time } = call
+    try {
       const result = isPromise(returned) ? await this.#deadline.await(returned, attempt) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
       this.#end(time)
       const outcomes = this.#outcomesOf(messages, attempt, result)
-      if (this.#isUndone(outcomes)) await attempt.undo()
-      else if (attempt.unused) attempt.close()
+      if (attempt.unused) attempt.close()
+      else if (this.#isUndone(outcomes)) await attempt.undo()
       else await attempt.keep()
+      this.#over(messages, time)
       return outcomes
     } catch (error) {
+      return this.#fail(call, error)
+    }
+  }
+
+  async #fail({ messages, attempt, time }: Call, error: unknown): Promise<CallFailed> {
+    try {
       this.#end(time)
       await this.#undo(attempt)
       return new CallFailed(error, attempt.committed)

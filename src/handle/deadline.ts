@@ -12,7 +12,7 @@ export class Deadline {
   readonly #subject: LateSubject
   readonly #batch: Ending
   readonly #onBatchEnd = () => this.#give(this.#batch.reason)
-  #time = new CallTime()
+  #time: CallTime | undefined
   #timer: NodeJS.Timeout | undefined
   #reject: ((error: unknown) => void) | undefined
   #sender: StatementSender | undefined
@@ -27,8 +27,9 @@ export class Deadline {
 
   /** The next handler begins. */
   next(): CallTime {
-    this.#time = new CallTime()
-    return this.#time
+    const time = new CallTime()
+    this.#time = time
+    return time
   }
 
   /**
@@ -60,13 +61,13 @@ export class Deadline {
 
   /** Set for an earlier handler, it may come too early for this one. */
   readonly #onTime = (): void => {
-    const leftMs = this.#timeoutMs - this.#time.tookMs
+    const leftMs = this.#timeoutMs - (this.#time?.tookMs ?? 0)
     this.#timer = leftMs > 0 ? startTimer(this.#onTime, Math.ceil(leftMs)) : undefined
     if (leftMs <= 0) this.#give(handlerTimeout(this.#subject, this.#timeoutMs, this.#sender?.awaitsAnswer === true))
   }
 
   #give(error: unknown): void {
-    this.#time.abort(error)
+    this.#time?.abort(error)
     this.#reject?.(error)
   }
 }

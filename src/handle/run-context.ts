@@ -45,11 +45,50 @@ export class TransactionalRunContext {
   }
 }
 
-export interface LeasedRunContext {
-  readonly signal: AbortSignal
+/** What a leased handler does to its messages. */
+interface LeasedCalls {
+  /** When the first of their leases ends, on the clock of `performance`. */
+  readonly endsAtMs: number
+  extend(time: CallTime): Promise<void>
+  transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T>
+}
+
+/** All that it has are properties of its own, so that a spread has them. */
+export class LeasedRunContext {
+  /** Undefined for a handler of whole batches, as is the key. */
   readonly attempt: number | undefined
   readonly idempotencyKey: string | undefined
-  readonly leaseUntil: Date
   readonly extend: () => Promise<void>
   readonly transaction: <T>(work: (tx: HandlerTransaction) => T | Promise<T>) => Promise<T>
+  declare readonly leaseUntil: Date
+  declare readonly signal: AbortSignal
+  readonly #calls: LeasedCalls
+  readonly #time: CallTime
+
+  constructor(calls: LeasedCalls, time: CallTime, attempt: number | undefined, idempotencyKey: string | undefined) {
+    this.attempt = attempt
+    this.idempotencyKey = idempotencyKey
+    this.extend = () => calls.extend(time)
+    this.transaction = (work) => calls.transaction(work)
+    this.#calls = calls
+    this.#time = time
+    Object.defineProperty(this, 'leaseUntil', LeasedRunContext.#leaseUntil)
+    Object.defineProperty(this, 'signal', LeasedRunContext.#signal)
+  }
+
+  static readonly #leaseUntil: PropertyDescriptor & ThisType<LeasedRunContext> = {
+    enumerable: true,
+    configurable: true,
+    get() {
+      return new Date(Date.now() + (this.#calls.endsAtMs - performance.now()))
+    },
+  }
+
+  static readonly #signal: PropertyDescriptor & ThisType<LeasedRunContext> = {
+    enumerable: true,
+    configurable: true,
+    get() {
+      return this.#time.signal
+    },
+  }
 }

@@ -77,7 +77,7 @@ export class Feed<Payload, In extends HandlerKind> {
     }
     if (this.#closed) throw new NotHandled()
     // The kind of the deliveries is that of their pipeline, and the payload has been validated.
-    const ofKind = context as DeliveryContextByKind[In]
+    const ofKind = context as object as DeliveryContextByKind[In]
     this.#sink.next(new Delivery<Payload, In>(message as MessageByKind<Payload>[In], ofKind, settle))
     return settled.promise
   }

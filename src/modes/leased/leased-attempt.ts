@@ -5,7 +5,7 @@ import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
 import type { CallTime } from '../../handle/deadline.ts'
 import { checkFunction } from '../../handle/handler.ts'
-import type { EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
+import { type EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
 import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
 import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
@@ -83,21 +83,20 @@ export class LeasedAttempt implements Attempt {
   }
 
   context(time: CallTime, attempt: number | undefined): LeasedRunContext {
-    const messages = this.#messages
-    const { queue } = this.#options
-    return {
-      attempt,
-      idempotencyKey: attempt === undefined ? undefined : `${queue}/${messages[0]?.id}`,
-      get leaseUntil() {
-        const endsAtMs = Math.min(...messages.map((leased) => leased.endsAtMs))
-        return new Date(Date.now() + (endsAtMs - performance.now()))
-      },
-      extend: () => this.#watched(this.#extend(time)),
-      transaction: (work) => this.#watched(this.#transaction(work)),
-      get signal() {
-        return time.signal
-      },
-    }
+    const key = attempt === undefined ? undefined : `${this.#options.queue}/${this.#messages[0]?.id}`
+    return new LeasedRunContext(this, time, attempt, key)
+  }
+
+  get endsAtMs(): number {
+    return Math.min(...this.#messages.map((leased) => leased.endsAtMs))
+  }
+
+  extend(time: CallTime): Promise<void> {
+    return this.#watched(this.#extend(time))
+  }
+
+  transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+    return this.#watched(this.#transaction(work))
   }
 
   close(): void {
@@ -227,7 +226,7 @@ export class LeasedAttempt implements Attempt {
 
   /** How long all of the leases last. */
   get #leftMs(): number {
-    return Math.min(...this.#messages.map((leased) => leased.endsAtMs)) - performance.now()
+    return this.endsAtMs - performance.now()
   }
 
   /** @throws SluiceError LEASE_LOST */

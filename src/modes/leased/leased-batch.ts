@@ -66,39 +66,85 @@ export class LeasedBatch implements Decisions {
     }
     stopping.addEventListener('abort', stop)
     try {
-      await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+      const { kind } = this.#consumption.handler
+      await Promise.all(kind === 'each' ? this.#runEach(stopping) : this.#runGroups(stopping))
     } finally {
       stopping.removeEventListener('abort', stop)
     }
   }
 
-  /** A claim takes one message of each key at most, so none of them waits for another. */
-  #groups(): readonly (readonly LeasedMessage[])[] {
-    const each = (messages: readonly LeasedMessage[]) => messages.map((leased) => [leased])
-    if (this.#consumption.handler.kind === 'each') return each(this.#messages)
-    const hasEvidence = ({ message }: LeasedMessage) => message.evidence !== undefined
-    const others = this.#messages.filter((leased) => !hasEvidence(leased))
-    return [...(others.length > 0 ? [others] : []), ...each(this.#messages.filter(hasEvidence))]
+  /**
+   * The handlers run side by side: a claim takes one message of each key at most, so none waits for another. A call that
+   * answers at once leaves its run to the next message. Returns the others.
+   */
+  #runEach(stopping: AbortSignal): readonly Promise<void>[] {
+    const running: Promise<void>[] = []
+    let call = this.#newCall(stopping)
+    for (const leased of this.#messages) {
+      const started = this.#start(call, leased)
+      if (started === undefined) continue
+      this.#listen(call, [leased])
+      running.push(this.#end(call, [leased], started))
+      call = this.#newCall(stopping)
+    }
+    void this.#end(call, [], Promise.resolve())
+    return running
   }
 
-  async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
-    const ending = new SingleEnding()
-    this.#endings.add(ending)
-    if (stopping.aborted) ending.abort(stopped('pipeline'))
-    for (const leased of group) leased.whenLost((reason) => ending.abort(reason))
+  /** Undefined: its handler has answered. */
+  #start({ run }: LeasedCall, leased: LeasedMessage): Promise<void> | undefined {
     try {
-      const run = this.#runOf(ending)
-      for (const leased of group) leased.whenCancelled(() => run.cancel(leased.id))
-      await run.run(group.map(({ message }) => message))
+      const running = run.handle(leased.message)
+      if (running === undefined) this.#giveBackUndecided([leased])
+      return running
+    } catch (error) {
+      return Promise.reject(toError(error))
+    }
+  }
+
+  #runGroups(stopping: AbortSignal): readonly Promise<void>[] {
+    const hasEvidence = ({ message }: LeasedMessage) => message.evidence !== undefined
+    const others = this.#messages.filter((leased) => !hasEvidence(leased))
+    const alone = this.#messages.filter(hasEvidence).map((leased) => [leased])
+    return [...(others.length > 0 ? [others] : []), ...alone].map((group) => {
+      const call = this.#newCall(stopping)
+      this.#listen(call, group)
+      return this.#end(call, group, call.run.run(group.map(({ message }) => message)))
+    })
+  }
+
+  /** It ends when the lease of one of its messages is lost. */
+  #listen({ ending, run }: LeasedCall, group: readonly LeasedMessage[]): void {
+    for (const leased of group) {
+      leased.whenLost((reason) => ending.abort(reason))
+      leased.whenCancelled(() => run.cancel(leased.id))
+    }
+  }
+
+  async #end({ ending, run }: LeasedCall, group: readonly LeasedMessage[], running: Promise<void>): Promise<void> {
+    try {
+      await running
     } catch (error) {
       // A lost lease or a stop is reported elsewhere.
       const { queue } = this.#consumption.plan
       if (!ending.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
+      run.end()
       this.#endings.delete(ending)
-      for (const leased of group) if (this.#undecided.has(leased.message)) this.#settler.giveBack(leased)
+      this.#giveBackUndecided(group)
     }
+  }
+
+  #giveBackUndecided(group: readonly LeasedMessage[]): void {
+    for (const leased of group) if (this.#undecided.has(leased.message)) this.#settler.giveBack(leased)
+  }
+
+  #newCall(stopping: AbortSignal): LeasedCall {
+    const ending = new SingleEnding()
+    this.#endings.add(ending)
+    if (stopping.aborted) ending.abort(stopped('pipeline'))
+    return { ending, run: this.#runOf(ending) }
   }
 
   #runOf(signal: Ending): BatchRun {
@@ -120,4 +166,10 @@ export class LeasedBatch implements Decisions {
     if (leased === undefined) throw new TypeError('expected a message of this batch that nothing is decided about')
     return leased
   }
+}
+
+/** A call of the handler, or several that follow each other. */
+interface LeasedCall {
+  readonly ending: SingleEnding
+  readonly run: BatchRun
 }
