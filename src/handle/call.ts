@@ -1,6 +1,7 @@
 import { isPromise } from '../basics/is-promise.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Outcome } from '../message.ts'
+import type { PipelinePlan } from '../plan/options.ts'
 import type { Attempt } from './attempt.ts'
 import type { BatchToRun } from './batch-to-run.ts'
 import type { Consumption } from './consumption.ts'
@@ -26,6 +27,11 @@ export class CallFailed {
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
 const HUNG_MS = 500
 
+/** What a call needs to know of what is consumed. */
+interface ToConsume extends Pick<Consumption, 'handler' | 'meter'> {
+  readonly plan: Pick<PipelinePlan, 'timeoutMs'>
+}
+
 /** What a call needs of its batch. */
 type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitionOf'>
 
@@ -38,13 +44,13 @@ interface Call {
 
 /** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
 export class Caller {
-  readonly #consumption: Consumption
+  readonly #consumption: ToConsume
   readonly #batch: ToCall
   readonly #deadline: Deadline
   #running: readonly DeliveredMessage[] = []
   #hung: readonly DeliveredMessage[] = []
 
-  constructor(consumption: Consumption, batch: ToCall, deadline: Deadline) {
+  constructor(consumption: ToConsume, batch: ToCall, deadline: Deadline) {
     this.#consumption = consumption
     this.#batch = batch
     this.#deadline = deadline
