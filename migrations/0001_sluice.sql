@@ -57,7 +57,8 @@ CREATE TABLE sluice.message (
     CHECK (tenant IS NULL OR octet_length(tenant) BETWEEN 1 AND 255 AND ordering_key IS NULL),
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot.
+  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot;
+  -- or it was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
@@ -86,7 +87,7 @@ CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS 
 -- lease is its last column so that an ORDER BY fits this index alone.
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
--- Those that were redriven, for the same: its last column is why it alone fits an ORDER BY.
+-- Those that were redriven or made due sooner, for the same: its last column is why it alone fits an ORDER BY.
 CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
   WHERE slot IS NOT NULL AND redriven IS NOT NULL;
 
@@ -4378,8 +4379,8 @@ COMMENT ON FUNCTION sluice.cancel IS
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
--- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was
--- tried.
+-- floors of workers do not hide the message. One with an ordering key that is due sooner is marked, so that workers find
+-- it among rows that they pass over. Its life counts from the new time, and never ends sooner for one that was tried.
 CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -4404,7 +4405,7 @@ BEGIN
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
     PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
-    SET due_at = due,
+    SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at THEN true ELSE t.redriven END,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
