@@ -5652,7 +5652,7 @@ COMMENT ON FUNCTION sluice.create_stream IS
 -- False: the stream has other partitions by now, so the append looks for its own again. To read the head locks the sequence,
 -- and so keeps the partitions as they are: see sluice_private.note_partitions.
 CREATE FUNCTION sluice_private.open_appends(log sluice.stream, partitions smallint[]) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET array_nulls = on AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
   floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
