@@ -5697,6 +5697,9 @@ DECLARE
   partition smallint;
   at bigint;
 BEGIN
+  IF type IS NOT NULL THEN
+    PERFORM sluice_private.check_type(type);
+  END IF;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
@@ -5736,6 +5739,9 @@ DECLARE
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
+  PERFORM sluice_private.check_type(given_type.type) FROM (
+    SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
+  ) given_type;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN
