@@ -1,4 +1,5 @@
 import { describe, expect, inject } from 'vitest'
+import { deadLetter } from '../../src/message.ts'
 import { put, test } from '../support/sluice.ts'
 
 /** Each with a queue, a claim and one of its messages. */
@@ -80,6 +81,20 @@ describe('the functions for claims', () => {
       })
     }
     expect(await claim?.settle(id!)).toMatchObject({ settled: [id] })
+  })
+
+  test('sluice.claim_settle gives a dead letter a reason where an empty one was given, as a claim does', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const ids = await put(sluice, queue, [1, 2])
+    const claim = await sluice.claim(queue, { limit: 2 })
+    const text = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'dead_letter', reason => '')`
+    await database.sql(text, [queue, claim?.id, ids[0]])
+    await claim?.settle(ids[1]!, deadLetter(''))
+    const reasons = 'SELECT reason FROM sluice.dead_letter WHERE queue = $1'
+    expect(await database.sql(reasons, [queue])).toEqual(ids.map(() => ({ reason: 'no reason given' })))
   })
 
   test('bound the time that an interval lasts, whatever its months count for', async ({ database, sluice, queue }) => {
