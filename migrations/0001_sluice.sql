@@ -57,7 +57,8 @@ CREATE TABLE sluice.message (
     CHECK (tenant IS NULL OR octet_length(tenant) BETWEEN 1 AND 255 AND ordering_key IS NULL),
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot.
+  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot;
+  -- or it was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
@@ -86,7 +87,7 @@ CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS 
 -- lease is its last column so that an ORDER BY fits this index alone.
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
--- Those that were redriven, for the same: its last column is why it alone fits an ORDER BY.
+-- Those that were redriven or made due sooner, for the same: its last column is why it alone fits an ORDER BY.
 CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
   WHERE slot IS NOT NULL AND redriven IS NOT NULL;
 
@@ -1107,8 +1108,8 @@ BEGIN
 END
 $$;
 
--- Fails unless an object has no other keys than those.
-CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+-- Fails unless an object has no other keys than those. Inside of a setting a key has no null: what unsets is the setting.
+CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[], nulls boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   other text;
@@ -1121,6 +1122,12 @@ BEGIN
   IF FOUND THEN
     RAISE EXCEPTION '%: expected only %, received %', what, array_to_string(known, ', '), quote_literal(left(other, 80))
       USING ERRCODE = '22023';
+  END IF;
+  SELECT key INTO other FROM jsonb_each(value) AS given (key, content)
+  WHERE NOT nulls AND content = 'null' ORDER BY key LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '%.%: expected a value, received null', what, other
+      USING ERRCODE = '22023', HINT = format('Leave it out, or unset all of %s.', what);
   END IF;
 END
 $$;
@@ -1220,7 +1227,7 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_setting_keys('settings', settings,
     '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,'
-    'tenant_concurrency}');
+    'tenant_concurrency}', nulls => true);
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
@@ -3442,7 +3449,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, reason, error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
@@ -4379,8 +4386,8 @@ COMMENT ON FUNCTION sluice.cancel IS
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
--- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was
--- tried.
+-- floors of workers do not hide the message. One with an ordering key that is due sooner is marked, so that workers find
+-- it among rows that they pass over. Its life counts from the new time, and never ends sooner for one that was tried.
 CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -4405,7 +4412,7 @@ BEGIN
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
     PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
-    SET due_at = due,
+    SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at THEN true ELSE t.redriven END,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
@@ -5652,7 +5659,7 @@ COMMENT ON FUNCTION sluice.create_stream IS
 -- False: the stream has other partitions by now, so the append looks for its own again. To read the head locks the sequence,
 -- and so keeps the partitions as they are: see sluice_private.note_partitions.
 CREATE FUNCTION sluice_private.open_appends(log sluice.stream, partitions smallint[]) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET array_nulls = on AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
   floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
@@ -5691,6 +5698,9 @@ DECLARE
   partition smallint;
   at bigint;
 BEGIN
+  IF type IS NOT NULL THEN
+    PERFORM sluice_private.check_type(type);
+  END IF;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
@@ -5730,6 +5740,9 @@ DECLARE
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
+  PERFORM sluice_private.check_type(given_type.type) FROM (
+    SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
+  ) given_type;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN

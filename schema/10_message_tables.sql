@@ -53,7 +53,8 @@ CREATE TABLE sluice.message (
     CHECK (tenant IS NULL OR octet_length(tenant) BETWEEN 1 AND 255 AND ordering_key IS NULL),
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot.
+  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot;
+  -- or it was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
@@ -82,7 +83,7 @@ CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS 
 -- lease is its last column so that an ORDER BY fits this index alone.
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
--- Those that were redriven, for the same: its last column is why it alone fits an ORDER BY.
+-- Those that were redriven or made due sooner, for the same: its last column is why it alone fits an ORDER BY.
 CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
   WHERE slot IS NOT NULL AND redriven IS NOT NULL;
 

@@ -42,8 +42,8 @@ BEGIN
 END
 $$;
 
--- Fails unless an object has no other keys than those.
-CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+-- Fails unless an object has no other keys than those. Inside of a setting a key has no null: what unsets is the setting.
+CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[], nulls boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   other text;
@@ -56,6 +56,12 @@ BEGIN
   IF FOUND THEN
     RAISE EXCEPTION '%: expected only %, received %', what, array_to_string(known, ', '), quote_literal(left(other, 80))
       USING ERRCODE = '22023';
+  END IF;
+  SELECT key INTO other FROM jsonb_each(value) AS given (key, content)
+  WHERE NOT nulls AND content = 'null' ORDER BY key LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '%.%: expected a value, received null', what, other
+      USING ERRCODE = '22023', HINT = format('Leave it out, or unset all of %s.', what);
   END IF;
 END
 $$;
@@ -155,7 +161,7 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_setting_keys('settings', settings,
     '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,'
-    'tenant_concurrency}');
+    'tenant_concurrency}', nulls => true);
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))

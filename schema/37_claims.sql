@@ -212,7 +212,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, reason, error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);

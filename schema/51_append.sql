@@ -11,7 +11,7 @@
 -- False: the stream has other partitions by now, so the append looks for its own again. To read the head locks the sequence,
 -- and so keeps the partitions as they are: see sluice_private.note_partitions.
 CREATE FUNCTION sluice_private.open_appends(log sluice.stream, partitions smallint[]) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET array_nulls = on AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
   floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
@@ -50,6 +50,9 @@ DECLARE
   partition smallint;
   at bigint;
 BEGIN
+  IF type IS NOT NULL THEN
+    PERFORM sluice_private.check_type(type);
+  END IF;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
     IF log.id IS NULL THEN
@@ -89,6 +92,9 @@ DECLARE
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
+  PERFORM sluice_private.check_type(given_type.type) FROM (
+    SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
+  ) given_type;
   LOOP
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
     IF log.id IS NULL THEN

@@ -132,7 +132,8 @@ export function snoozeBy(name: string, options: { readonly after: Duration }): O
 }
 
 /**
- * Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back.
+ * Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back. An empty
+ * reason becomes `no reason given`: an error may have no message.
  *
  * @throws SluiceError OPTION_INVALID
  */
@@ -146,5 +147,11 @@ export function deadLetterBy(name: string, reason: string, error?: unknown): Out
     const remedy = `As in ${name}('card expired', error)`
     throw expected('OPTION_INVALID', name, 'a reason as text', reason, remedy)
   }
-  return { kind: 'deadLetter', reason, ...(error === undefined ? {} : { error: errorText(error) }) }
+  return {
+    kind: 'deadLetter',
+    reason: reason || NO_REASON,
+    ...(error === undefined ? {} : { error: errorText(error) }),
+  }
 }
+
+const NO_REASON = 'no reason given'

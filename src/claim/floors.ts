@@ -21,7 +21,7 @@ const DEFAULT_PRIORITY = 5
  */
 const LOOK_BACK_US = 100_000
 
-/** How long rows are passed over before they are read again: a redriven message may be among them. */
+/** How long rows are passed over before they are read again: a redriven message that no claim looks for may be among them. */
 const KEEP_PASSED_MS = 60_000
 
 /** How long claims ask for a slot after its last message: its next one need not wait for a sweep. */

@@ -22,7 +22,8 @@ const MOST_STRETCHES = 64
  * that must still be closed or held, and looks. A new row gets in between only from a transaction that ran when the
  * claim was made, so a stretch counts while all of these still run. Once one of them has ended, it is walked again, and
  * then depends on the others alone.
- * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
+ * A redriven message may come in as well, and one may be made due sooner: a claim looks for both, and begins before them.
+ * (Not for those behind the first hundred in a slot. For that, {@link Floors} forgets everything once a minute.)
  */
 export class PassedRows {
   readonly #slot: number
@@ -57,7 +58,8 @@ export class PassedRows {
     // The walk began behind rows forgotten meanwhile.
     const start = BigInt(walk.start)
     if (start > firstLive && !live.some((stretch) => stretch.lastId >= start)) return
-    this.#stretches = fewer(joined([...splice(live, walk, running)]))
+    const end = BigInt(walk.last)
+    this.#stretches = fewer(joined([...splice(live, walk, running)], end), end)
     this.#send()
   }
 
@@ -110,24 +112,28 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
 
 /**
  * Joins neighbours that hold under the same conditions. Not if their delays differ: the end of the first would apply to
- * both, even when only the first has been walked again.
+ * both, even when only the first has been walked again. Nor at the end
+ * of the latest walk: the next claim may have to go on from there, to a message in the middle of what was one stretch.
  */
-function joined(stretches: readonly Stretch[]): readonly Stretch[] {
+function joined(stretches: readonly Stretch[], end: bigint): readonly Stretch[] {
   const all: Stretch[] = []
   for (const next of stretches) {
     const last = all.at(-1)
     const isSame =
-      last?.dueUs === next.dueUs && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
+      last?.dueUs === next.dueUs &&
+      last.lastId !== end &&
+      sameMembers(last.keys, next.keys) &&
+      sameMembers(last.running, next.running)
     if (isSame) all[all.length - 1] = united(last, next)
     else all.push(next)
   }
   return all
 }
 
-function fewer(stretches: readonly Stretch[]): readonly Stretch[] {
+function fewer(stretches: readonly Stretch[], end: bigint): readonly Stretch[] {
   const [first, second, ...rest] = stretches
   if (first === undefined || second === undefined || stretches.length <= MOST_STRETCHES) return stretches
-  return fewer([united(first, second), ...rest])
+  return first.lastId === end ? [first, ...fewer([second, ...rest], end)] : fewer([united(first, second), ...rest], end)
 }
 
 function united(a: Stretch, b: Stretch): Stretch {

@@ -25,6 +25,15 @@ export function toOutcome(
 export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
   if (returned === undefined) return Array.from({ length: count }, () => ACK)
   if (Array.isArray(returned) && returned.length === count)
-    return returned.map((outcome: unknown) => toOutcome(outcome))
+    return Array.from(returned, (outcome: unknown, at) =>
+      ofOne(outcome, `The batch handler's result[${at}]`, at in returned),
+    )
   throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
+}
+
+/** A hole is not the undefined that stands for an ack: perhaps the handler has not come to that message. */
+function ofOne(outcome: unknown, what: string, given: boolean): Outcome {
+  if (given) return toOutcome(outcome, what, 'A message that is handled has undefined or ack()')
+  const remedy = 'The array has a hole there. Return one outcome for each message'
+  throw expected('OPTION_INVALID', what, 'ack(), retryLater(), snooze() or deadLetter()', outcome, remedy)
 }

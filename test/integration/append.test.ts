@@ -37,6 +37,25 @@ describe('append', () => {
     expect(first).toBe(1)
   })
 
+  test('refuses by SQL the types that enqueue refuses by SQL', async ({ database, stream }) => {
+    const doors = {
+      enqueue: `SELECT sluice.enqueue($1, '1', type => $2)`,
+      append: 'SELECT sluice.append($1, 1::text::jsonb, type => $2)',
+      appendMany: `SELECT sluice.append_many($1, '[1, 2]', jsonb_build_array('{}'::jsonb, jsonb_build_object('type', $2::text)))`,
+    }
+    for (const type of ['two words', 'any*', '.a', 'a..b', 'a\u0007', 'a\u00a0b']) {
+      for (const [door, text] of Object.entries(doors)) {
+        await expect(database.sql(text, [stream, type]), `${door} ${type}`).rejects.toMatchObject({
+          code: '22023',
+          message: expect.stringContaining('type: expected dot-separated text'),
+        })
+      }
+    }
+    await database.sql(doors.append, [stream, 'order.paid'])
+    await database.sql(doors.appendMany, [stream, 'order.paid'])
+    expect(await database.sql('SELECT FROM sluice.event WHERE type IS NOT NULL')).toHaveLength(2)
+  })
+
   test('takes what enqueue takes, and refuses the same, before it writes', async ({ database, stream, client }) => {
     const sluice = startTestSluice(database, { payloadLimitBytes: 40 })
     for (const [payload, options, code] of [

@@ -9,6 +9,7 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 const HOUR_US = 3_600_000_000
+const HOUR_MS = HOUR_US / 1_000
 
 /** A process, and a slot in which 300 messages of the key `held` are before one of the key `free`. */
 const test = base.extend('slot', async ({ database, queue, begin }) => {
@@ -172,6 +173,74 @@ describe('the rows behind a held key', () => {
       [queue, String(BigInt(slot.ids[0]!) - 1_000_000n), slot.other],
     )
     expect((await slot.process.take(true))[0]).toBe(String(BigInt(slot.ids[0]!) - 1_000_000n))
+  })
+
+  describe('do not hide a message among them that has not been tried', () => {
+    const among = test.extend('delayed', async ({ database, queue, slot }) => {
+      const [delayed] = await put(database, queue, [{ key: slot.other, dueInMs: HOUR_MS }])
+      await addRows(database, queue, slot.held, 200)
+      const [last] = await put(database, queue, [{ key: slot.free }])
+      await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, slot.after])
+      await hold(database, queue, slot.slot, slot.held, 2 * HOUR_US)
+      for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([last])
+      const remove = () => database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, delayed])
+      return { id: delayed!, last, remove }
+    })
+
+    among('and is to run now', async ({ database, queue, slot, delayed }) => {
+      const passed = slot.process.passed
+      await database.sql('SELECT sluice.run_now($1, $2)', [queue, delayed.id])
+      for (let claims = 0; claims < 2; claims += 1) {
+        expect(await slot.process.take()).toEqual([delayed.id, delayed.last])
+      }
+      await delayed.remove()
+      for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([delayed.last])
+      expect(slot.process.passed.at(-1), 'they are passed over again').toBe(passed.at(-1))
+    })
+
+    among('and is due sooner', async ({ database, queue, slot, delayed }) => {
+      await database.sql(`SELECT sluice.reschedule($1, $2, interval '300 ms')`, [queue, delayed.id])
+      const text = 'SELECT (extract(epoch FROM due_at) * 1000000)::bigint AS due FROM sluice.message WHERE id = $1'
+      const [row] = await database.sql<{ due: string }>(text, [delayed.id])
+      await slot.process.take()
+      await untilUs(database, Number(row!.due))
+      expect(await slot.process.take()).toEqual([delayed.id, delayed.last])
+    })
+
+    among('and was redriven', async ({ database, queue, slot, delayed }) => {
+      await delayed.remove()
+      await slot.process.take()
+      const text = `INSERT INTO sluice.dead_letter
+        (queue, id, priority, ordering_key, schema_version, payload, headers, attempt, reason, enqueued_at)
+        VALUES ($1, $2, 5, $3, 1, '{}', '{}', 1, 'broken', clock_timestamp())`
+      await database.sql(text, [queue, delayed.id, slot.other])
+      await database.sql('SELECT sluice.redrive($1)', [queue])
+      expect(await slot.process.take()).toEqual([delayed.id, delayed.last])
+    })
+
+    among('and comes back in the middle of more than a claim reads', async ({ database, queue, slot, delayed }) => {
+      await addRows(database, queue, slot.held, MOST_WALKED * 2)
+      const [gone] = await put(database, queue, [{ key: slot.other }])
+      await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = ANY ($2)', [
+        queue,
+        [delayed.id, delayed.last, gone],
+      ])
+      await addRows(database, queue, slot.held, MOST_WALKED * 2)
+      const [end] = await put(database, queue, [{ key: slot.free }])
+      await waitFor(async () => (await slot.process.take())[0] === end, { what: 'the last message' })
+      await database.sql(
+        `INSERT INTO sluice.message (queue, id, ordering_key, payload, redriven) VALUES ($1, $2, $3, '{}', true)`,
+        [queue, gone, slot.other],
+      )
+      const claims = [await slot.process.take(), await slot.process.take(), await slot.process.take()]
+      expect(claims.at(-1)).toEqual([gone])
+    })
+
+    among('unless its own key is held', async ({ database, queue, slot, delayed }) => {
+      await hold(database, queue, slot.slot, slot.other, HOUR_US)
+      await database.sql('SELECT sluice.run_now($1, $2)', [queue, delayed.id])
+      for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([delayed.last])
+    })
   })
 
   test('are passed over while a lease closes their key, and not longer: the first one comes first', async ({

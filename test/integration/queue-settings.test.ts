@@ -92,6 +92,10 @@ describe('settings', () => {
     ['rate', { limit: 0 }],
     ['rate', { limit: 5, every: '1s' }],
     ['tenantRate', { limit: 5, per: '0s' }],
+    ['rate', { limit: null }],
+    ['rate', { limit: 5, per: null }],
+    ['tenantRate', { limit: 5, burst: null }],
+    ['retry', { kind: 'exponential', maxDelay: null }],
     ['concurrency', 10_001],
     ['maxattempts', 5],
   ]

@@ -9,14 +9,22 @@ const SLOT = 3
 const KEYS = ['a', 'b', 'c'] as const
 const MOST_WALKED = 4
 
-/** What a process forgets of what a walk has told it. */
-const TWINS = ['which transactions ran', 'when holds end', 'when delays end', 'which keys it met'] as const
+/** What a process forgets of what a walk has told it, and what a claim does not look for. */
+const TWINS = [
+  'which transactions ran',
+  'when holds end',
+  'when delays end',
+  'which keys it met',
+  'what has come back',
+] as const
 type Twin = (typeof TWINS)[number]
 
 interface ModelRow {
   readonly id: number
   readonly key: string
   dueUs: number
+  /** The column redriven. */
+  comesBack?: boolean
 }
 
 interface Answer {
@@ -90,6 +98,15 @@ class HeldModel {
     this.#rows = this.#rows.filter((other) => other !== row)
   }
 
+  /** A message that waits for its time, and not for its key. */
+  runNow(at: number): void {
+    const row = pick(
+      this.#rows.filter((one) => one.dueUs > this.#nowUs && !this.#isHeld(one)),
+      at,
+    )
+    if (row !== undefined) Object.assign(row, { dueUs: this.#nowUs, comesBack: true })
+  }
+
   /** What a process does once a minute. */
   forget(): void {
     this.#clockMs += 60_000
@@ -105,7 +122,7 @@ class HeldModel {
     const live = this.#rows.filter(({ id }) => id >= floor).sort(byId)
     const [first] = live
     if (first === undefined || ![...this.#heldUntilUs.values()].some((untilUs) => untilUs > this.#nowUs)) return
-    const start = this.#startBehind(first.id)
+    const start = this.#startBehind(first.id, live)
     this.furthest = Math.max(this.furthest, start - first.id)
     this.passedOver = live.filter((row) => row.id < start && this.#isFree(row))
     const ahead = live.filter(({ id }) => id >= start)
@@ -115,10 +132,12 @@ class HeldModel {
   }
 
   /** As the statement finds its start. */
-  #startBehind(firstLive: number): number {
+  #startBehind(firstLive: number, live: readonly ModelRow[]): number {
     const known = this.floors.passed().filter(({ lastId }) => Number(lastId) >= firstLive)
     const broken = Math.min(...known.filter((stretch) => !this.#holds(stretch)).map(({ lastId }) => Number(lastId)))
-    const passed = known.filter(({ firstId, lastId }) => Number(firstId) <= firstLive && Number(lastId) < broken)
+    const back = this.#twin === 'what has come back' ? [] : live.filter((row) => row.comesBack && this.#isFree(row))
+    const before = Math.min(broken, ...back.map(({ id }) => id))
+    const passed = known.filter(({ firstId, lastId }) => Number(firstId) <= firstLive && Number(lastId) < before)
     return Math.max(firstLive, ...passed.map(({ lastId }) => Number(lastId)))
   }
 
@@ -160,8 +179,12 @@ class HeldModel {
     })
   }
 
-  #isFree({ key, dueUs }: ModelRow): boolean {
-    return dueUs <= this.#nowUs && (this.#heldUntilUs.get(key) ?? 0) <= this.#nowUs
+  #isFree(row: ModelRow): boolean {
+    return row.dueUs <= this.#nowUs && !this.#isHeld(row)
+  }
+
+  #isHeld({ key }: ModelRow): boolean {
+    return (this.#heldUntilUs.get(key) ?? 0) > this.#nowUs
   }
 }
 
@@ -185,6 +208,7 @@ const steps = fc.array(
     step('fail', placed, (model, { at, us: delay }) => model.fail(at, delay)),
     step('fail', placed, (model, { at, us: delay }) => model.fail(at, delay)),
     step('remove', place, (model, at) => model.remove(at)),
+    step('run now', place, (model, at) => model.runNow(at)),
     step('forget', fc.constant(undefined), (model) => model.forget()),
     step('wait', time, (model, us) => model.wait(us)),
     ...Array.from({ length: 3 }, () => step('claim', fc.boolean(), (model, bottom) => model.claim(bottom))),

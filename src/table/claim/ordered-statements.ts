@@ -90,6 +90,18 @@ const DUE_AGAIN = `SELECT m.id FROM sluice.message m
            WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.lease IS NOT NULL AND ${isDue('m')}
            ORDER BY m.slot, m.id, m.lease`
 
+/**
+ * The first message of a slot that was put back or made due sooner, and can be taken: it may be among rows that are passed
+ * over. Read by message_redriven_idx, nearly always empty; of those that wait there for their keys, no more than a claim
+ * may read each time.
+ */
+const COME_BACK = `SELECT min(w.id) FROM (
+            SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+            WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.redriven IS NOT NULL
+            ORDER BY m.slot, m.id, m.redriven LIMIT (SELECT ${LEAST_WALKED})
+          ) w
+          WHERE ${isDue('w')} AND ${heldUntil('w', 'now')} <= clock.now_us`
+
 /** Whether any key of a locked slot is held at this moment. */
 function anyHeld(leased: string): string {
   return `(locked.held <> '{}'::jsonb AND EXISTS (
@@ -102,10 +114,10 @@ function anyHeld(leased: string): string {
  * another waits until that one is settled, which no clock tells: the highest number that JSON keeps. Also one with a
  * lower id, which may have come since: its transaction committed later, its delay ended, or it was redriven.
  */
-function heldUntil(message: string): string {
+function heldUntil(message: string, slot = 'start'): string {
   const key = `coalesce(${message}.ordering_key, '')`
-  return `greatest(coalesce((start.held -> ${key} ->> 1)::bigint, 0),
-        CASE WHEN ${message}.id::text <> start.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
+  return `greatest(coalesce((${slot}.held -> ${key} ->> 1)::bigint, 0),
+        CASE WHEN ${message}.id::text <> ${slot}.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
 /** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
@@ -156,7 +168,7 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
  * are. A claim begins behind the last stretch that follows the others without a gap. A key that was closed by a lease must
  * be so still, and one that was held must be held as long: else the first of its rows would be passed, and later ones
  * taken. And a message that has closed its key and is due, because its lease has ended or was given up, must not be passed
- * (message_lease_idx leads to it).
+ * (message_lease_idx leads to it), nor one that was put back or made due sooner (message_redriven_idx does).
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
@@ -187,7 +199,7 @@ const slotsClaim = (perSlot: string) =>
           (SELECT min(broken.last_id) FROM passed broken
            WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT (broken.holds AND now.leased ?& broken.closed AND NOT EXISTS (
              SELECT FROM jsonb_each(broken.held) key WHERE coalesce((now.held -> key.key ->> 1)::bigint, 0) < key.value::bigint))),
-          (${DUE_AGAIN} LIMIT 1), ${HIGHEST_ID})
+          (${DUE_AGAIN} LIMIT 1), (${COME_BACK}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
     CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} AS keys OFFSET 0) leased
