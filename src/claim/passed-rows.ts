@@ -112,8 +112,8 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
 
 /**
  * Joins neighbours that hold under the same conditions. Not if their delays differ: the end of the first would apply to
- * both, even when only the first has been walked again. Nor at the end
- * of the latest walk: the next claim may have to go on from there, to a message in the middle of what was one stretch.
+ * both, even when only the first has been walked again. Nor at the end of the latest walk: the next claim may have to go
+ * on from there, to a message in the middle of what was one stretch.
  */
 function joined(stretches: readonly Stretch[], end: bigint): readonly Stretch[] {
   const all: Stretch[] = []
