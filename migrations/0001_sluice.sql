@@ -3426,7 +3426,7 @@ DECLARE
   held sluice.claim;
   ours bigint[];
   dead bigint[] := '{}';
-  opens boolean;
+  keyed boolean;
 BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
@@ -3435,7 +3435,7 @@ BEGIN
   held := sluice_private.hold_claim(queue, claim_id);
   ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
   PERFORM sluice_private.require_unexpired(held);
-  opens := delay <= interval '0' OR sluice_private.any_keyed(queue, ours);
+  keyed := sluice_private.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
       PERFORM sluice_private.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
@@ -3453,7 +3453,10 @@ BEGIN
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
-  IF opens THEN
+  -- The next message of a key, or one of these that is due at once: by its delay, or by a policy.
+  IF keyed OR EXISTS (
+    SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ANY (ours) AND m.due_at <= clock_timestamp()
+  ) THEN
     PERFORM sluice_private.wake(queue);
   END IF;
   RETURN QUERY

@@ -39,8 +39,8 @@ export const leasedLive: Cell = {
   asks: ({ name }) => name === 'sluice',
   goals: [
     { of: { contestant: 'sluice', case: LIVE }, over: { contestant: 'sluice', case: NONE }, atMost: 1.5 },
-    // A process looks for leases to renew every eighth of their time, and sends a statement for each 2,500 of them.
-    { of: { contestant: 'sluice', case: LIVE, metric: 'renewals' }, atMost: 48 },
+    // A process looks for leases to renew every eighth of their time, and sends a statement for each 500 of them.
+    { of: { contestant: 'sluice', case: LIVE, metric: 'renewals' }, atMost: 96 },
     { of: { contestant: 'sluice', case: LIVE, metric: 'settleMost' }, atMost: 250 },
   ],
   mostRounds: 3,

@@ -8,6 +8,7 @@ import type { ClaimedRow } from '../table/claim/claim.ts'
 import { leaseOf } from '../table/claim/lease.ts'
 import { groupQueueCheck } from '../table/stream/group-queue.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { WITHOUT_DISK } from '../transaction/transaction-settings.ts'
 import type { SourceRuntime } from './rules-of.ts'
 import type { Source } from './source.ts'
 
@@ -67,6 +68,3 @@ export class LeasedSource implements Source<SentLease> {
 }
 
 type LeasingRuntime = SourceRuntime & { readonly inHand: Pick<InHand, 'reserve' | 'workerId'> }
-
-/** A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse. */
-export const WITHOUT_DISK = 'SET LOCAL synchronous_commit = off'

@@ -93,7 +93,7 @@ export class BatchConnection {
     return this.client.getTransactionStatus() !== 'I'
   }
 
-  /** Whether the transaction can still commit: `E` after an error that was not rolled back. */
+  /** A statement has failed and was not rolled back: the transaction cannot commit. */
   get aborted(): boolean {
     return this.client.getTransactionStatus() === 'E'
   }

@@ -28,3 +28,9 @@ export function limitSettings({ ms, idleMs = ms, serverVersion }: TransactionLim
   if (serverVersion < 170_000) return idle
   return `${idle}; SET LOCAL transaction_timeout = 0; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}`
 }
+
+/**
+ * For a claim under a lease, and for a renewal: COMMIT does not wait for the disk. If the server crashes, the lease is lost, or ends
+ * earlier: the message is delivered again, and nothing worse.
+ */
+export const WITHOUT_DISK = 'SET LOCAL synchronous_commit = off'

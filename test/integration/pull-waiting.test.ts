@@ -42,6 +42,20 @@ describe('a claim that waits', () => {
     expect((await next())?.messages).toMatchObject([{ id: ids[1] }])
   })
 
+  test.for<[string, string | null]>([
+    ['its delay', '0'],
+    ['the policy of its queue', null],
+  ])('ends when a message is tried again at once, by %s', async ([, delay], { database, sluice, queue }) => {
+    const other = startTestSluice(database)
+    await other.operate.queues.settings.set(queue, { retry: { kind: 'fixed', delay: 0 } })
+    await put(other, queue, [1])
+    const first = await other.claim(queue)
+    const second = await waiting(database, sluice, queue)
+    const settle = `SELECT FROM sluice.claim_settle($1, $2, outcome => 'retry', delay => $3)`
+    await database.sql(settle, [queue, first?.id, delay])
+    expect((await second())?.messages).toMatchObject([{ payload: 1, attempt: 2 }])
+  })
+
   test('ends by the poll when a message falls due', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { pollInterval: '100ms' })
     await put(sluice, queue, ['later'], { delay: '300ms' })

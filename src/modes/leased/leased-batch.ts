@@ -94,6 +94,7 @@ export class LeasedBatch implements Decisions {
   /** Undefined: its handler has answered. */
   #start({ run }: LeasedCall, leased: LeasedMessage): Promise<void> | undefined {
     try {
+      if (leased.isCancelled) run.cancel(leased.id)
       const running = run.handle(leased.message)
       if (running === undefined) this.#giveBackUndecided([leased])
       return running

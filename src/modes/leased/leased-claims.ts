@@ -2,10 +2,10 @@ import type { Admission, Admitted } from '../../claim/admission.ts'
 import { type ClaimAnswer, youngestMs } from '../../claim/claim-answer.ts'
 import { CLAIM, type Next, type RoundDemand } from '../../demand/round.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
-import { type LeasedSource, type SentLease, WITHOUT_DISK } from '../../source/leased-source.ts'
+import type { LeasedSource, SentLease } from '../../source/leased-source.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
-import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
+import { type TransactionLimit, WITHOUT_DISK } from '../../transaction/transaction-settings.ts'
 import type { Runtime } from '../runtime.ts'
 
 /** Messages that a claim has leased. */

@@ -34,6 +34,7 @@ export class LeasedMessage implements LeasedId {
   #hold: Hold = 'ours'
   #lost: SluiceError | undefined
   #onLost: ((reason: SluiceError) => void) | undefined
+  #cancelled = false
   #onCancelled: (() => void) | undefined
   /** A notification or the poll has said that it is cancelled. */
   cancelAsked = false
@@ -79,9 +80,13 @@ export class LeasedMessage implements LeasedId {
     return this.#ended.promise
   }
 
-  /** Half of the lease has gone by, and it may be renewed. */
+  /** Half of the lease has gone by, and it may be renewed: not while its handler's transaction has the row, or after that. */
   isOld(nowMs: number): boolean {
-    return !this.#over && this.#hold !== 'lost' && !this.isLocked && nowMs - this.#renewedAtMs >= this.leaseMs / 2
+    return !this.#over && this.#hold === 'ours' && nowMs - this.#renewedAtMs >= this.leaseMs / 2
+  }
+
+  get isCancelled(): boolean {
+    return this.#cancelled
   }
 
   get isLocked(): boolean {
@@ -112,20 +117,23 @@ export class LeasedMessage implements LeasedId {
     return this.#lost
   }
 
-  /** Who hears of it when the lease is lost. A signal for each message would be most of what it costs to handle it. */
+  /** Calls `hear` when the lease is lost, also if it is already. A signal for each message would be most of what it costs. */
   whenLost(hear: (reason: SluiceError) => void): void {
     if (this.#lost === undefined) this.#onLost = hear
     else hear(this.#lost)
   }
 
-  /** Who hears of it when the message is cancelled, and still ours. */
+  /** Calls `hear` when the message is cancelled while it is ours, also if it is already: its handler may not run yet. */
   whenCancelled(hear: () => void): void {
     this.#onCancelled = hear
+    if (this.#cancelled) hear()
   }
 
   /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
   cancel(): void {
-    if (!this.#over && this.#hold === 'ours') this.#onCancelled?.()
+    if (this.#over || this.#hold !== 'ours') return
+    this.#cancelled = true
+    this.#onCancelled?.()
   }
 
   /** @param sentAtMs when the renewal was sent */

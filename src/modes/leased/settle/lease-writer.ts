@@ -9,6 +9,7 @@ import { readLeased, renewLeases, unlockedLeased } from '../../../table/settle/l
 import type { Execute } from '../../../table/statement.ts'
 import { allAnswered } from '../../../transaction/all-answered.ts'
 import { BatchConnection } from '../../../transaction/batch-connection.ts'
+import { WITHOUT_DISK } from '../../../transaction/transaction-settings.ts'
 import type { Runtime } from '../../runtime.ts'
 import type { LeasedOutcome } from './leased-outcome.ts'
 import { leasedRows } from './leased-rows.ts'
@@ -34,6 +35,8 @@ interface TimedLease extends LeasedId {
 
 interface Work {
   readonly leases: readonly TimedLease[]
+  /** COMMIT waits for the disk. */
+  readonly durable: boolean
   readonly send: (execute: Execute, may: (id: string) => boolean) => SentDecisions
   /** Sends what depends on which of them the statements have found. Left out where nothing does. */
   readonly behind?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
@@ -78,7 +81,7 @@ export class LeaseWriter {
       ]
       return { written: renewed, all: renewed }
     }
-    return this.#skippingLocked({ leases, send }, skipLocked)
+    return this.#skippingLocked({ leases, durable: false, send }, skipLocked)
   }
 
   /** @param nowUs the database's clock, or a little earlier */
@@ -97,7 +100,7 @@ export class LeaseWriter {
         toWrite.map(({ decided }) => decided),
       )
     }
-    return this.#skippingLocked({ leases, send, behind: forgetting(queue, outcomes) }, skipLocked)
+    return this.#skippingLocked({ leases, durable: true, send, behind: forgetting(queue, outcomes) }, skipLocked)
   }
 
   async #skippingLocked(work: Work, skipLocked: boolean): Promise<Written> {
@@ -111,7 +114,7 @@ export class LeaseWriter {
   }
 
   /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
-  async #write({ leases, send, behind }: Work, skipLocked: boolean): Promise<Written> {
+  async #write({ leases, durable, send, behind }: Work, skipLocked: boolean): Promise<Written> {
     const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
     this.#connection = connection
     // It may have come between the connection and this line.
@@ -119,7 +122,10 @@ export class LeaseWriter {
     const shortestMs = leases.reduce((least, { leaseMs }) => Math.min(least, leaseMs), this.#plan.leaseMs)
     const ms = Math.min(Math.max(shortestMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
     const limit = startTimer(() => connection.break(`No answer within ${ms} ms`), ms)
-    const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
+    const begin = () => {
+      connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
+      if (!durable) connection.sendSoon(WITHOUT_DISK)
+    }
     try {
       if (skipLocked) begin()
       const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
