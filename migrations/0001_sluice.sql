@@ -2212,7 +2212,7 @@ BEGIN
 END
 $$;
 
--- How many rows there are at most. They are counted only where their numbers leave open whether there are more than so many.
+-- How many rows there are at most: counted only if the highest number exceeds most_rows.
 CREATE FUNCTION sluice_private.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -4321,7 +4321,7 @@ BEGIN
 END
 $$;
 
--- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is dead, or is not.
+-- The message that a change by a dedupe key is for: the newest that is there, else a dead one, else an unknown id.
 CREATE FUNCTION sluice_private.newest_of(queue text, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -23,7 +23,7 @@ BEGIN
 END
 $$;
 
--- How many rows there are at most. They are counted only where their numbers leave open whether there are more than so many.
+-- How many rows there are at most: counted only if the highest number exceeds most_rows.
 CREATE FUNCTION sluice_private.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

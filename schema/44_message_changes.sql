@@ -64,7 +64,7 @@ BEGIN
 END
 $$;
 
--- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is dead, or is not.
+-- The message that a change by a dedupe key is for: the newest that is there, else a dead one, else an unknown id.
 CREATE FUNCTION sluice_private.newest_of(queue text, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -1,6 +1,6 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 
-/** What of a message's must be handled in order: its ordering key, or more than that. Undefined: nothing. */
+/** The key whose messages are handled in order: its ordering key, or more than that. Undefined: nothing. */
 export type KeyOf = (message: DeliveredMessage) => string | number | undefined
 
 /** The keys of a batch whose later messages must wait, because one of theirs is to be tried again. */

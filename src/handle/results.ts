@@ -107,7 +107,7 @@ export class Results {
     }
   }
 
-  /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
+  /** Whether a message stays as it was: the batch ends early. A STOPPED that the handler itself threw is an error like others. */
   #isLeft(error: unknown): boolean {
     return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)
   }

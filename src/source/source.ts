@@ -26,7 +26,7 @@ export interface Source<Sent = SentClaim> {
 
 /** A source whose claim, handlers and settlement share one transaction. */
 export interface TransactionalSource extends Source {
-  /** What else than its queue wakes a consumer that sleeps. */
+  /** Another name that wakes a sleeping consumer, beside its queue. */
   readonly wokenBy: string | undefined
   /** A batch could be handled only in part: the next ones are small. */
   narrow(): void

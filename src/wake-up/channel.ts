@@ -45,5 +45,5 @@ export function parse(payload: string): Notification {
   return { kind: 'lowered', queue, workerId: Number(workerId) }
 }
 
-/** No random UUID, which the self-test sends, and no number. */
+/** Neither a UUID, which a self-test sends, nor the number of a worker. */
 const SETTINGS = 'settings'

@@ -240,7 +240,7 @@ export class LeasedAttempt implements Attempt {
   }
 
   /**
-   * What is gone although this transaction has locked it, the handler has removed by its `tx`.
+   * Removes the messages. If a locked one is gone, the handler has removed it through its `tx`.
    *
    * @throws SluiceError ROWS_MISSING
    */

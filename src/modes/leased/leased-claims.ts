@@ -132,7 +132,7 @@ export class LeasedClaims {
       return false
     }
     const { draining, paused } = this.#demand
-    // Otherwise it is of the sweep, whose transaction is open.
+    // A message from the sweep is not committed: its transaction is still open.
     const isCommitted = claim.committed !== undefined && answer === (await claim.claim.first)
     if (!isCommitted && (draining.aborted || paused)) {
       this.#source.release(rows)

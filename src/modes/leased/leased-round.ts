@@ -215,7 +215,7 @@ export class LeasedRound implements Round {
     }
     const inMs = decided && dueInMs(decided, this.#settler.rules.clock.nowUs())
     if (inMs !== undefined) this.#demand?.due([inMs])
-    // Nobody else says so.
+    // No other event tells the demand that the key or the permit is free.
     if (this.#source.opens(row)) this.#demand?.opened()
   }
 }

@@ -144,7 +144,7 @@ export class BatchLoop {
         const written = batch.write()
         if (alone || this.#isLast) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
-        // The claim behind the COMMIT is to see them; other runners, which may pass over them until then, see them below.
+        // Lowers the floor for the next claim. The release below lowers it again, for claims that passed over these rows before the COMMIT.
         this.#source.release(batch.untouched)
         answers.restart()
         next = this.#send(connection)

@@ -62,7 +62,7 @@ export class TransactionalBatch {
   /**
    * Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in flight.
    *
-   * @param alone it has not
+   * @param alone the process has nothing else in flight
    */
   async run(alone: boolean): Promise<boolean> {
     const { rows } = this.#claimed

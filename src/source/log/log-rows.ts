@@ -29,8 +29,8 @@ export interface LogRowsOptions {
 
 /**
  * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
- * the group's progress moves behind all that is settled. In each partition that is a first part of its events: what the
- * batch has not come to stays behind the progress, with all that follows it in its partition. In a group that stops, or
+ * the group's progress moves behind all that is settled. The settled events of a partition are a prefix: what the batch has not
+ * come to stays behind the progress, with all that follows it. In a group that stops, or
  * has deferred as many as it may, what failed stays too, and the partition waits for it.
  */
 export class LogRows implements Sink {
@@ -167,7 +167,7 @@ class Plan implements Planned {
     this.dead.push({ partition, position, attempt, reason, error, details })
   }
 
-  /** @throws TypeError if the progress cannot say it: an earlier event of its partition was left */
+  /** @throws TypeError if an earlier event of its partition was left */
   settle({ partition, from, position }: ClaimedEvent): void {
     if (this.#left.has(partition))
       throw new TypeError(`event ${position}: settled before an earlier one of partition ${partition}`)

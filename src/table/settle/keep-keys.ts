@@ -13,8 +13,8 @@ export interface KeptKey {
  * Keeps dedupe keys taken after their messages have succeeded. It goes before the statement that removes them, in the same
  * transaction, and only for messages that ask for it. It waits for no producer: the key of sluice.kept_key has the message's
  * id in it. Leased messages are locked by it, so that they are the same that are removed then: each is looked up by its
- * id, because a row that is moved while the lock is awaited is not found again by its ctid. Which of them have been settled,
- * the statement that removes them says.
+ * id, because a row that is moved while the lock is awaited is not found again by its ctid. The statement that removes them
+ * tells which of them were settled.
  */
 export async function keepKeys(
   execute: Execute,

@@ -81,7 +81,7 @@ export class LeasedOutcome {
     return new LeasedOutcome(this.leased, failed, 'refused')
   }
 
-  /** How its message is when it has been written. */
+  /** The state in which the write leaves the message. */
   settledAs(): SettledAs {
     const { id, decided } = this
     const { decision } = decided

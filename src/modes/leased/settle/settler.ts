@@ -106,7 +106,7 @@ export class Settler {
     return (await this.#settle(this.#waiting.takeFresh())) ?? this.#settle(this.#waiting.takeApart())
   }
 
-  /** Returns why all of it has to be tried again, if the reason is not theirs. */
+  /** Returns why all of it has to be tried again, if no single outcome is to blame. */
   async #settle(taken: readonly LeasedOutcome[]): Promise<Retry | undefined> {
     const outcomes = this.#withoutLost(taken)
     if (outcomes.length === 0) return undefined
