@@ -4389,8 +4389,9 @@ COMMENT ON FUNCTION sluice.cancel IS
 
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
--- floors of workers do not hide the message. One with an ordering key that is due sooner is marked, so that workers find
--- it among rows that they pass over. Its life counts from the new time, and never ends sooner for one that was tried.
+-- floors of workers do not hide the message. One with an ordering key that is due sooner, and soon, is marked, so that workers
+-- find it among rows that they pass over: what is due later they have read again before, which they do every minute. Its life
+-- counts from the new time, and never ends sooner for one that was tried.
 CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -4415,7 +4416,8 @@ BEGIN
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
     PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
     UPDATE sluice.message t
-    SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at THEN true ELSE t.redriven END,
+    SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at AND due < clock_timestamp() + interval '2 minutes' THEN true
+                        ELSE t.redriven END,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN

@@ -93,7 +93,7 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
   })
   if (known === undefined) return ''
   const [names, settings] = known
-  if (names.includes(queue)) return ''
+  if (names.includes(queue) || settings.some((one) => one.queue === queue)) return ''
   const others = [...names, ...settings.map((one) => one.queue)].filter((name) => name !== queue)
   const [meant] = nearest(queue, new Set(others))
   return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { checkNode } from '../basics/node-version.ts'
 import { createProgram } from './program.ts'
 import { reportError } from './report-error.ts'
 
@@ -12,6 +13,7 @@ for (const stream of [process.stdout, process.stderr]) {
 
 const program = createProgram()
 try {
+  checkNode()
   await program.parseAsync()
 } catch (error) {
   process.exitCode = reportError(error, program.opts())

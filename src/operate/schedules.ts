@@ -208,7 +208,7 @@ async function timesOfStatus({ name, cron, everyMs, zone }: ScheduleStatus): Pro
     return await timesOf(cron === null ? { cron, everyMs: everyMs ?? 0, zone } : { cron, everyMs: null, zone })
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    const sentence = `Schedule "${name}": expected a cron expression and a time zone that this process knows: ${reason}`
+    const sentence = `Schedule "${name}": expected a cron expression and a time zone that this process knows: ${reason.replace(/\.$/, '')}`
     throw new SluiceError('OPTION_INVALID', `${sentence}. Define it again`, { cause })
   }
 }

@@ -106,7 +106,7 @@ const KEYS: readonly (keyof ScheduleDefinition)[] = [
 ]
 
 const AS_SCHEDULE =
-  "As in schedule('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: {} })"
+  "As in schedules.set('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: {} })"
 
 async function timingOf(cron: unknown, every: unknown, zone: unknown): Promise<Timing> {
   if ((cron === undefined) === (every === undefined)) {

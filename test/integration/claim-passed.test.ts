@@ -187,6 +187,27 @@ describe('the rows behind a held key', () => {
       return { id: delayed!, last, remove }
     })
 
+    among.for(['1 h', '30 s'])(
+      'and is to run now, behind 120 that are to run in %s instead of 2 h',
+      async (delay, { database, queue, slot, delayed }) => {
+        const rows = Array.from({ length: 120 }, () => ({ key: slot.free, dueInMs: 2 * HOUR_MS }))
+        const moved = await put(database, queue, rows)
+        const [asked] = await put(database, queue, [{ key: slot.other, dueInMs: 2 * HOUR_MS }])
+        await delayed.remove()
+        await addRows(database, queue, slot.held, 200)
+        const [end] = await put(database, queue, [{ key: slot.free }])
+        await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, delayed.last])
+        for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([end])
+        await database.sql('SELECT sluice.reschedule($1, id, $3::interval) FROM unnest($2::bigint[]) AS m (id)', [
+          queue,
+          moved,
+          delay,
+        ])
+        await database.sql('SELECT sluice.run_now($1, $2)', [queue, asked])
+        expect(await slot.process.take()).toEqual([asked, end])
+      },
+    )
+
     among('and is to run now', async ({ database, queue, slot, delayed }) => {
       const passed = slot.process.passed
       await database.sql('SELECT sluice.run_now($1, $2)', [queue, delayed.id])

@@ -92,15 +92,15 @@ const DUE_AGAIN = `SELECT m.id FROM sluice.message m
 
 /**
  * The first message of a slot that was put back or made due sooner, and can be taken: it may be among rows that are passed
- * over. Read by message_redriven_idx, nearly always empty; of those that wait there for their keys, no more than a claim
- * may read each time.
+ * over. Read by message_redriven_idx, nearly always empty: those that are not due yet, which are so within two minutes, and of
+ * those that wait for their keys no more than a claim may read each time.
  */
 const COME_BACK = `SELECT min(w.id) FROM (
-            SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-            WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.redriven IS NOT NULL
+            SELECT m.id, m.ordering_key FROM sluice.message m
+            WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.redriven IS NOT NULL AND ${isDue('m')}
             ORDER BY m.slot, m.id, m.redriven LIMIT (SELECT ${LEAST_WALKED})
           ) w
-          WHERE ${isDue('w')} AND ${heldUntil('w', 'now')} <= clock.now_us`
+          WHERE ${heldUntil('w', 'now')} <= clock.now_us`
 
 /** Whether any key of a locked slot is held at this moment. */
 function anyHeld(leased: string): string {

@@ -80,8 +80,9 @@ export async function settledBefore(
     queue,
     messages.map(({ id }) => id),
     messages.map(({ state }) => state),
-    messages.map(({ attempt }) => attempt),
-    messages.map(({ dueUs }) => dueUs),
+    // No NULL: with array_nulls off, an array of integers does not take one.
+    messages.map(({ attempt }) => attempt ?? 0),
+    messages.map(({ dueUs }) => dueUs ?? 0),
   ])
   return idsOf(rows)
 }
