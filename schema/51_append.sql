@@ -87,11 +87,29 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   log sluice.stream;
   base bigint := floor(random() * 64);
-  given bigint := jsonb_array_length(payloads);
+  given bigint;
+  wrong integer;
   wanted smallint[];
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
+  IF jsonb_typeof(payloads) IS DISTINCT FROM 'array' OR jsonb_typeof(options) <> 'array' THEN
+    RAISE EXCEPTION 'append_many: expected payloads and options to be JSON arrays, received % and %',
+      coalesce(jsonb_typeof(payloads), 'null'), jsonb_typeof(options) USING ERRCODE = '22023';
+  END IF;
+  given := jsonb_array_length(payloads);
+  IF jsonb_array_length(options) > given THEN
+    RAISE EXCEPTION 'append_many: expected at most one object of options for each payload, received % for %',
+      jsonb_array_length(options), given USING ERRCODE = '22023';
+  END IF;
+  SELECT o.ordinal - 1 INTO wrong FROM jsonb_array_elements(options) WITH ORDINALITY AS o (value, ordinal)
+  WHERE CASE WHEN jsonb_typeof(o.value) <> 'object' THEN true
+             ELSE o.value - ARRAY['orderingKey', 'type', 'schemaVersion', 'headers'] <> '{}' END
+  ORDER BY o.ordinal LIMIT 1;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'append_many: options[%]: expected an object with orderingKey, type, schemaVersion and headers, received %',
+      wrong, options -> wrong USING ERRCODE = '22023';
+  END IF;
   PERFORM sluice_private.check_type(given_type.type) FROM (
     SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
   ) given_type;

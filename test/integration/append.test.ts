@@ -241,6 +241,27 @@ describe('the table of a stream', () => {
     await expect(many).rejects.toThrow('expected to take 2 row(s) for stream')
   })
 
+  test.for([
+    ['null', '[]', 'append_many: expected payloads and options to be JSON arrays, received null and array'],
+    [null, '[]', 'received null and array'],
+    ['{}', '[]', 'received object and array'],
+    ['[1]', '{}', 'received array and object'],
+    ['[1]', '[{}, {}]', 'expected at most one object of options for each payload, received 2 for 1'],
+    [
+      '[1, 2]',
+      '[{}, {"ordering_key": "a"}]',
+      'options[1]: expected an object with orderingKey, type, schemaVersion and headers',
+    ],
+    ['[1]', '[null]', 'options[0]: expected an object'],
+    ['[1]', '[[]]', 'options[0]: expected an object'],
+  ] as const)(
+    'refuses by SQL the payloads %s with the options %s',
+    async ([payloads, options, says], { database, stream }) => {
+      const sent = database.sql('SELECT sluice.append_many($1, $2, $3)', [stream, payloads, options])
+      await expect(sent).rejects.toMatchObject({ code: '22023', message: expect.stringContaining(says) })
+    },
+  )
+
   test('locks the partition of every event that append_many puts somewhere, whatever its options are', async ({
     database,
     stream,
