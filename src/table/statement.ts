@@ -35,22 +35,22 @@ export function only([row]: readonly Row[]): Row {
 
 /** The column as a number. Throws on anything else, because then our own SQL is wrong. */
 export function numberOf(row: Row, column: string): number {
-  const number = Number(row[column])
-  if (row[column] === null || !Number.isFinite(number)) throw new TypeError(`${column}: not a number`)
-  return number
+  return toNumber(row[column], column)
 }
 
 /** The column as a number, or null. */
 export function numberOrNull(row: Row, column: string): number | null {
-  return row[column] === null ? null : numberOf(row, column)
+  return toNumberOrNull(row[column], column)
 }
 
 /** The column as text. Numbers and big integers become text, because some drivers parse int8. */
 export function textOf(row: Row, column: string): string {
-  const value = row[column]
-  if (typeof value === 'string') return value
-  if (typeof value === 'number' || typeof value === 'bigint') return String(value)
-  throw new TypeError(`${column}: not a string`)
+  return toText(row[column], column)
+}
+
+/** The column as text, or null. */
+export function textOrNull(row: Row, column: string): string | null {
+  return toTextOrNull(row[column], column)
 }
 
 /** The column as a boolean. Throws on anything else, which would otherwise count as false. */
@@ -60,14 +60,33 @@ export function booleanOf(row: Row, column: string): boolean {
   throw new TypeError(`${column}: not a boolean`)
 }
 
-/** The column as text, or null. */
-export function textOrNull(row: Row, column: string): string | null {
-  return row[column] === null || row[column] === undefined ? null : textOf(row, column)
-}
-
 /** The column as an array of strings. */
 export function textsOf(row: Row, column: string): readonly string[] {
-  const value = row[column]
+  const value: unknown = row[column]
   if (!Array.isArray(value)) throw new TypeError(`${column}: not an array`)
-  return value.map((_, at) => textOf({ at: value[at] }, 'at'))
+  return value.map((one: unknown) => toText(one, column))
+}
+
+// The same for a value of a column. The rows of a claim are read with these: `toText(row.id, 'id')` takes less than half the
+// time of `textOf(row, 'id')`, because V8 knows where `row.id` is, and looks a name in a variable up.
+
+/** @param column for the error */
+export function toNumber(value: unknown, column: string): number {
+  const number = typeof value === 'number' ? value : Number(value)
+  if (value === null || !Number.isFinite(number)) throw new TypeError(`${column}: not a number`)
+  return number
+}
+
+export function toNumberOrNull(value: unknown, column: string): number | null {
+  return value === null ? null : toNumber(value, column)
+}
+
+export function toText(value: unknown, column: string): string {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value)
+  throw new TypeError(`${column}: not a string`)
+}
+
+export function toTextOrNull(value: unknown, column: string): string | null {
+  return value === null || value === undefined ? null : toText(value, column)
 }

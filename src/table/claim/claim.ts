@@ -3,13 +3,14 @@ import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
 import { SERVER_MEMORY } from '../session/server-memory.ts'
 import {
   type Execute,
-  numberOf,
-  numberOrNull,
   type Row,
   type Statement,
   statement,
   textOf,
-  textOrNull,
+  toNumber,
+  toNumberOrNull,
+  toText,
+  toTextOrNull,
 } from '../statement.ts'
 import { type Lease, leaseParams, leasing, REQUIRE_LEASED } from './lease.ts'
 
@@ -245,19 +246,19 @@ export function claimContextOf(row: Row): ClaimContext {
 /** A row of a claim, or of a function that claims. */
 export function toClaimedRow(row: Row): ClaimedRow {
   return {
-    id: textOf(row, 'id'),
-    priority: numberOf(row, 'priority'),
-    dueUs: numberOf(row, 'due_us'),
-    slot: numberOrNull(row, 'slot'),
-    orderingKey: textOrNull(row, 'ordering_key'),
-    type: textOrNull(row, 'type'),
-    schemaVersion: numberOf(row, 'schema_version'),
-    payload: textOf(row, 'payload'),
-    headers: textOf(row, 'headers'),
-    attempt: numberOf(row, 'attempt'),
+    id: toText(row.id, 'id'),
+    priority: toNumber(row.priority, 'priority'),
+    dueUs: toNumber(row.due_us, 'due_us'),
+    slot: toNumberOrNull(row.slot, 'slot'),
+    orderingKey: toTextOrNull(row.ordering_key, 'ordering_key'),
+    type: toTextOrNull(row.type, 'type'),
+    schemaVersion: toNumber(row.schema_version, 'schema_version'),
+    payload: toText(row.payload, 'payload'),
+    headers: toText(row.headers, 'headers'),
+    attempt: toNumber(row.attempt, 'attempt'),
     expired: row.expired === true,
-    maxAttempts: numberOrNull(row, 'max_attempts'),
-    enqueuedUs: numberOf(row, 'enqueued_us'),
-    options: row.options === null || row.options === undefined ? null : JSON.parse(textOf(row, 'options')),
+    maxAttempts: toNumberOrNull(row.max_attempts, 'max_attempts'),
+    enqueuedUs: toNumber(row.enqueued_us, 'enqueued_us'),
+    options: row.options === null || row.options === undefined ? null : JSON.parse(toText(row.options, 'options')),
   }
 }

@@ -2,14 +2,16 @@ import { type ClaimedRow, NO_OPTIONS } from '../claim/claim.ts'
 import {
   booleanOf,
   type Execute,
-  numberOf,
   numberOrNull,
   type Row,
   type Statement,
   statement,
   textOf,
-  textOrNull,
   textsOf,
+  toNumber,
+  toNumberOrNull,
+  toText,
+  toTextOrNull,
 } from '../statement.ts'
 import { type KnownGroup, MAY_BE_QUEUED } from './known-group.ts'
 
@@ -84,22 +86,22 @@ export async function claimEvents(
  * attempts of a partition are those of its first event.
  */
 function toEvent(row: Row, partitionBefore: number | undefined): ClaimedEvent {
-  const position = numberOf(row, 'position')
-  const partition = numberOf(row, 'partition')
-  const orderingKey = textOrNull(row, 'ordering_key')
-  const appendedUs = numberOf(row, 'appended_us')
+  const position = toNumber(row.position, 'position')
+  const partition = toNumber(row.partition, 'partition')
+  const orderingKey = toTextOrNull(row.ordering_key, 'ordering_key')
+  const appendedUs = toNumber(row.appended_us, 'appended_us')
   return {
     row: {
-      id: `-${textOf(row, 'position')}`,
+      id: `-${toText(row.position, 'position')}`,
       priority: 5,
       dueUs: appendedUs,
       slot: orderingKey === null ? null : partition,
       orderingKey,
-      type: textOrNull(row, 'type'),
-      schemaVersion: numberOrNull(row, 'schema_version') ?? 1,
-      payload: textOf(row, 'payload'),
-      headers: textOrNull(row, 'headers') ?? '{}',
-      attempt: partition === partitionBefore ? 0 : (numberOrNull(row, 'attempt') ?? 0),
+      type: toTextOrNull(row.type, 'type'),
+      schemaVersion: toNumberOrNull(row.schema_version, 'schema_version') ?? 1,
+      payload: toText(row.payload, 'payload'),
+      headers: toTextOrNull(row.headers, 'headers') ?? '{}',
+      attempt: partition === partitionBefore ? 0 : (toNumberOrNull(row.attempt, 'attempt') ?? 0),
       expired: false,
       maxAttempts: null,
       enqueuedUs: appendedUs,
@@ -107,7 +109,7 @@ function toEvent(row: Row, partitionBefore: number | undefined): ClaimedEvent {
     },
     position,
     partition,
-    from: numberOf(row, 'from_position'),
+    from: toNumber(row.from_position, 'from_position'),
     deferred: row.deferred === true,
   }
 }
