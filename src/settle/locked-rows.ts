@@ -30,9 +30,10 @@ export class LockedRows implements Sink {
     this.#claimedUs = claimedUs
   }
 
-  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
+  write(execute: Execute, byId: ReadonlyMap<string, Decided>, forgotten: readonly string[]): Writing {
     const { queue, ordered } = this.#plan
     const { alphabet, serverVersion, historyBy } = this.#runtime
+    const decided = [...byId.values()]
     const rowsIn: RowsIn = {
       queue,
       fence: LOCKED,

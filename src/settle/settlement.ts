@@ -17,9 +17,10 @@ export interface Sink {
   /**
    * Sends the statements, none if nothing was decided, without waiting in between.
    *
+   * @param decided by the ids of the messages
    * @param forgotten messages whose evidence goes
    */
-  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing
+  write(execute: Execute, decided: ReadonlyMap<string, Decided>, forgotten: readonly string[]): Writing
 }
 
 /** A settlement that has been sent. */
@@ -75,8 +76,9 @@ export class Settlement implements Decisions {
     return inMs ?? NEVER
   }
 
-  get isEmpty(): boolean {
-    return this.#decided.size === 0
+  /** About how many messages something is decided. */
+  get size(): number {
+    return this.#decided.size
   }
 
   has(id: string): boolean {
@@ -115,7 +117,7 @@ export class Settlement implements Decisions {
    * @throws at once, before the caller can send the COMMIT, if the decisions cannot be written
    */
   write(execute: Execute): Promise<void> {
-    const { written, left } = this.#sink.write(execute, [...this.#decided.values()], this.#forgotten)
+    const { written, left } = this.#sink.write(execute, this.#decided, this.#forgotten)
     for (const id of left) this.#decided.delete(id)
     return written
   }

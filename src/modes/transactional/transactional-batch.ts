@@ -51,7 +51,8 @@ export class TransactionalBatch {
 
   /** The rows that it has not settled. */
   get untouched(): readonly ClaimedRow[] {
-    return this.#claimed.rows.filter((row) => !this.#settlement.has(row.id))
+    const { rows } = this.#claimed
+    return this.#settlement.size === rows.length ? [] : rows.filter((row) => !this.#settlement.has(row.id))
   }
 
   /** In how many milliseconds those are due again that are tried again. */
@@ -88,15 +89,16 @@ export class TransactionalBatch {
     this.#end()
     this.#settlement.reportAll(this.#runtime.report)
     this.#consumption.onSettled?.(this.#settlement.settled)
-    this.#consumption.meter.settled(this.#settlement.counts)
+    const { counts } = this.#settlement
+    this.#consumption.meter.settled(counts)
     const { queue } = this.#consumption.plan
-    if (this.#settlement.isEmpty) {
+    if (this.#settlement.size === 0) {
       // A stop came before anything was done.
       this.#runtime.report({ kind: 'batch.released', queue, messages: this.untouched.length })
       return
     }
     const durationMs = performance.now() - this.#startedAt
-    this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
+    this.#runtime.report({ kind: 'batch.committed', queue, ...counts, durationMs })
   }
 
   /** The batch went back as it was. */

@@ -44,19 +44,16 @@ export class LogRows implements Sink {
     this.partitionOf = partitionOf(claimed)
   }
 
-  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
+  write(execute: Execute, decided: ReadonlyMap<string, Decided>, forgotten: readonly string[]): Writing {
     const { group, events, onQueued } = this.#claimed
     const { queue, passedUs } = this.#options
-    const byId = new Map(decided.map((one) => [one.message.id, one]))
-    const { queued, dead, moved, held, withdrawn } = this.#planned(events, byId)
-    const nowUs = passedUs()
+    const { queued, dead, moved, held, withdrawn } = this.#planned(events, decided)
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(deadLetterEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
     if (held.length > 0) sent.push(holdPartitions(execute, group, held))
-    if (decided.some((one) => isDue(one, nowUs) && !withdrawn.has(one.message.id)))
-      sent.push(wakeSleepers(execute, queue))
+    if (anyDue(decided.values(), passedUs(), withdrawn)) sent.push(wakeSleepers(execute, queue))
     if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
     const written = allAnswered(sent).then(() => {
       if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
@@ -64,12 +61,12 @@ export class LogRows implements Sink {
     return { written, left: withdrawn }
   }
 
-  #planned(events: readonly ClaimedEvent[], byId: ReadonlyMap<string, Decided>): Planned {
-    const keys = failedKeys(byId.values())
+  #planned(events: readonly ClaimedEvent[], decided: ReadonlyMap<string, Decided>): Planned {
+    const keys = failedKeys(decided.values())
     const planned = new Plan()
     for (const event of events) {
       const { id, orderingKey } = event.row
-      const decision = byId.get(id)?.decision
+      const decision = decided.get(id)?.decision
       if (decision !== undefined) this.#plan(planned, event, decision)
       // An earlier event of its key is in the queue, or has failed in this batch.
       else if (event.deferred || (orderingKey !== null && keys.has(orderingKey))) planned.queue(event, DEFERRED)
@@ -114,6 +111,12 @@ function failedKeys(decided: Iterable<Decided>): ReadonlySet<string> {
     if (decision.kind === 'later' && message.orderingKey !== null) keys.add(message.orderingKey)
   }
   return keys
+}
+
+/** Whether a message is due again as soon as this is written. */
+function anyDue(decided: Iterable<Decided>, nowUs: number, withdrawn: ReadonlySet<string>): boolean {
+  for (const one of decided) if (isDue(one, nowUs) && !withdrawn.has(one.message.id)) return true
+  return false
 }
 
 const DEFERRED = { attempt: 0, dueUs: null, error: null } as const
