@@ -135,9 +135,18 @@ function withSpread(summary: Summary | undefined): string {
 function goalLine(goal: GoalResult, result: CellResult): string {
   // Undefined is not in a file.
   const value: Summary | undefined = goal.value
-  if (value === undefined) return `- ? Goal: ${goal.text}. Not measured`
+  if (value === undefined) return unmeasuredLine(goal, result)
   const line = `- ${goal.met ? '✓ Goal met' : '✗ Goal missed'}: ${goal.text}. Measured: ${withSpread(value)}`
   return [line, ...ceilingNote(goal, result), ...sharedMiss(goal, result)].join('. ')
+}
+
+/** Who failed in every round has missed the goal. */
+function unmeasuredLine({ of, text }: GoalResult, { entries }: CellResult): string {
+  const found = entries.find((entry) => entry.contestant === of.contestant && entry.case === (of.case ?? ''))
+  const failures = found?.samples.map((sample) => ('failed' in sample ? sample.failed : undefined)) ?? []
+  const [failure] = failures
+  if (failure === undefined || failures.includes(undefined)) return `- ? Goal: ${text}. Not measured`
+  return `- ✗ Goal missed: ${text}. It failed: ${failure.split('\n')[0]}`
 }
 
 /** A goal over another queue that even the faster loop by hand does not reach. */
