@@ -9,7 +9,7 @@ export interface Cell {
   readonly measures: string
   /** The metric that the chart shows; others are in the table and in the file. */
   readonly metric: Metric
-  /** What the series of the samples are, if there are any: the chart shows them then. */
+  /** What the series of the samples are, if there are any: the chart shows them where there is one case. */
   readonly series?: SeriesAxes
   readonly cases: readonly Case[]
   /** Who can answer. */

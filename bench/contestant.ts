@@ -105,6 +105,8 @@ export interface DrainSpec extends Pick<ConsumeSpec, 'batchSize' | 'inFlight'> {
 }
 
 export interface ListenSpec extends Omit<ConsumeSpec, 'work'> {
+  /** How many handlers that wait run at the same time; batches are then as the contestant likes them. */
+  readonly atOnce?: number | undefined
   readonly handle: (message: Payload) => void | Promise<void>
 }
 

@@ -6,6 +6,7 @@ import { effectsBatch, effectsEach } from './effects.ts'
 import { enqueueAlone, enqueueMany, enqueueOne } from './enqueue.ts'
 import { idle, leasedIdle } from './idle.ts'
 import { latency } from './latency.ts'
+import { latencyLoad } from './latency-load.ts'
 import { leasedCrash } from './leased-crash.ts'
 import { leasedBatches, leasedSingles } from './leased-drain.ts'
 import { leasedLive, leasedWaiting } from './leased-handlers.ts'
@@ -35,6 +36,7 @@ export const CELLS: readonly Cell[] = [
   enqueueMany,
   standby,
   latency,
+  latencyLoad,
   pinnedHorizon,
   backlog,
   ordering,

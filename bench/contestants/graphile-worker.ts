@@ -48,9 +48,11 @@ export function createGraphileWorker(variant: {
       },
     },
     listens: {
-      configuration,
-      run: (url, spec) =>
-        start(url, concurrent(spec), { bench: (payload) => spec.handle(payload as Payload) }, options),
+      configuration: `${configuration}; with handlers that wait, concurrentJobs: the handlers at a time`,
+      run: (url, { atOnce, handle, ...spec }) => {
+        const jobs = atOnce === undefined ? concurrent(spec) : { concurrentJobs: atOnce, onSettled: spec.onSettled }
+        return start(url, jobs, { bench: (payload) => handle(payload as Payload) }, ampleFor(options, jobs))
+      },
     },
     enqueues: {
       configuration: "the SQL functions add_job and add_jobs in the application's transaction",

@@ -30,9 +30,14 @@ export const sluice: Contestant = {
   leases: {
     configuration:
       "pipeline(queue, { mode: 'leased', batchSize, concurrency: the messages in flight }), all else as it comes",
-    run: lease,
+    run: async (url, spec) => lease(createSluice({ connection: url }), spec),
   },
-  listens: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: listen },
+  listens: {
+    configuration:
+      "pipeline(queue, { batchSize, concurrency }), all else as it comes; with handlers that wait, pipeline(queue, { mode: 'leased', " +
+      'concurrency: the handlers at a time }), all else as it comes',
+    run: listen,
+  },
   enqueues: { configuration: "enqueue(client, queue, payload) in the application's transaction", run: enqueue },
   appends: { configuration: "append(client, stream, payload) in the application's transaction", run: append },
   follows: {
@@ -64,13 +69,16 @@ export function consume(library: Library, spec: ConsumeSpec): Consumer {
 }
 
 export async function listen(url: string, spec: ListenSpec): Promise<Consumer> {
-  return start(createSluice({ connection: url }), spec, (pipeline) =>
-    pipeline.handle((message) => spec.handle(message.payload as Payload)),
-  )
+  const library = createSluice({ connection: url })
+  const { atOnce, handle } = spec
+  if (atOnce !== undefined) return lease(library, { inHand: atOnce, handle, onSettled: spec.onSettled })
+  return start(library, spec, (pipeline) => pipeline.handle((message) => handle(message.payload as Payload)))
 }
 
-async function lease(url: string, { batchSize, inHand, leaseMs, handle, onSettled }: LeaseSpec): Promise<Consumer> {
-  const library = createSluice({ connection: url })
+function lease(
+  library: Library,
+  { batchSize, inHand, leaseMs, handle, onSettled }: Omit<LeaseSpec, 'batchSize'> & Partial<LeaseSpec>,
+): Consumer {
   report(library, onSettled)
   library
     .pipeline('bench', { mode: 'leased', batchSize, concurrency: inHand, lease: leaseMs })

@@ -17,6 +17,7 @@ let settled = 0
 const consumer = await listens.run(order.url, {
   batchSize: order.batchSize,
   inFlight: order.inFlight ?? 1,
+  atOnce: order.atOnce,
   handle: async ({ n }) => {
     if (order.keepStarts) startedMs.push([n, monotonicMs()])
     if (order.workMs > 0) await sleep(order.workMs)

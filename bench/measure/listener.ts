@@ -8,6 +8,8 @@ export interface ListenerOrder {
   readonly batchSize: number
   /** @default 1 */
   readonly inFlight?: number | undefined
+  /** As in `ListenSpec`. */
+  readonly atOnce?: number | undefined
   /** How long the handler sleeps. */
   readonly workMs: number
   readonly keepStarts: boolean
@@ -27,6 +29,9 @@ export interface Listener {
 /** Until everybody has seen that there is nothing and waits. */
 const CALM_MS = 500
 
+/** More than any of them takes to end what it has in hand. */
+const LONGEST_STOP_MS = 60_000
+
 /** Starts a consumer in another process, and waits until it is idle. */
 export async function startListener(order: ListenerOrder): Promise<Listener> {
   const child = fork(new URL('./listener-process.ts', import.meta.url))
@@ -41,6 +46,7 @@ export async function startListener(order: ListenerOrder): Promise<Listener> {
     stop: async () => {
       const report = once(child, 'message')
       child.send('stop')
+      setTimeout(() => child.kill('SIGKILL'), LONGEST_STOP_MS).unref()
       const [answer] = await Promise.race([report, ended])
       return answer as ListenerReport
     },

@@ -41,7 +41,7 @@ describe('a page of results', () => {
     )
     expect(page).toContain('- ✓ Goal met: two. Measured: 4.00 (2.00 – 6.00)\n')
     expect(page).toContain('- ? Goal: four. Not measured\n')
-    expect(page).toContain('| [drain](#drain) | To drain | 2,000 messages/s | 1 of 4 | quick | 2 | abc |')
+    expect(page).toContain('| [drain](#drain) | To drain | 2,000 messages/s | 1 of 5 | quick | 2 | abc |')
     expect(page).toContain('Sluice 0.1.0, pg-boss 12.0.0')
   })
 
@@ -52,6 +52,10 @@ describe('a page of results', () => {
 
   test('says of a goal for Sluice alone that the loop by hand misses it too', () => {
     expect(page).toContain('- ✗ Goal missed: low. Measured: 4.00 (2.00 – 6.00). The loop by hand misses it too: 3,500 ')
+  })
+
+  test('says of a goal whose contestant failed in every round that it is missed', () => {
+    expect(page).toContain('- ✗ Goal missed: five. It failed: too slow\n')
   })
 
   test('changes nothing when it is made again, and keeps what is between', () => {
@@ -81,6 +85,7 @@ function result(): CellResult {
       rounds: 2,
       entries: [
         entry('raw-loop', 'By hand', [3_500, 3_500]),
+        { ...entry('pgbench', 'pgbench', ['too slow\nby far', 'too slow']), metrics: {} },
         entry('raw-loop-kept-plans', 'By hand, plans kept', [4_000, 4_000]),
         entry('sluice', 'Sluice 0.1.0', [1_000, 3_000]),
         { ...entry('pg-boss', 'pg-boss 12.0.0', [500, 'a | b\nc']), sluiceOver: fourfold },
@@ -90,6 +95,7 @@ function result(): CellResult {
         { ...overPgBoss, atLeast: 9, text: 'nine', met: false },
         { of: { contestant: 'sluice' }, value: fourfold, atMost: 2, text: 'low', met: false },
         { ...overPgBoss, atLeast: 4, text: 'four', value: undefined, met: undefined },
+        { of: { contestant: 'pgbench' }, atLeast: 5, text: 'five', value: undefined, met: undefined },
       ],
     } satisfies CellResult),
   ) as CellResult
