@@ -96,7 +96,7 @@ describe('a claim in leased mode', () => {
     )
   })
 
-  test('never waits for the disk', async ({ sluice, queue, database }) => {
+  test('never waits for the disk, nor does a renewal', async ({ sluice, queue, database }) => {
     // Fires when the transaction commits.
     await database.sql(`
       CREATE TABLE committed (synchronous text);
@@ -112,10 +112,10 @@ describe('a claim in leased mode', () => {
     await put(sluice, queue, [1, 2, 3, 4])
     await sluice
       .pipeline(queue, { mode: 'leased', batchSize: 1 })
-      .handle(() => undefined)
+      .handle((_, { extend }) => extend())
       .runOnce()
     const commits = await database.sql('SELECT synchronous FROM committed')
     await database.sql('DROP TRIGGER note_commit ON sluice.message')
-    expect(commits).toEqual(Array.from({ length: 4 }, () => ({ synchronous: 'off' })))
+    expect(commits).toEqual(Array.from({ length: 8 }, () => ({ synchronous: 'off' })))
   })
 })
