@@ -86,7 +86,7 @@ describe('P5: the cost of an enqueue:', () => {
     const { sluice } = counted
     await sluice.enqueue(sluice.ownTransaction, queue, {})
     expect(await counted.flushes('sluice')).toEqual([
-      ['session', 'BEGIN; SET; SET; SET; SET; SET', 'SELECT'],
+      ['session', 'BEGIN; SET; SET; SET; SET; SET; SET', 'SELECT'],
       ['COMMIT'],
     ])
     await counted.clear()
