@@ -61,7 +61,7 @@ export const STOP_COUNTS = {
   edits: [
     {
       file: 'handle/results.ts',
-      from: "    return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)\n",
+      from: "    return isSluiceError(error, 'STOPPED') && (isOver || error instanceof NotHandled)\n",
       to: "    return false && isSluiceError(error, 'STOPPED') && error instanceof NotHandled\n",
     },
   ],

@@ -7,32 +7,29 @@ import type { BatchToRun } from './batch-to-run.ts'
 import { type Called, Caller, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
 import { Deadline } from './deadline.ts'
+import type { Ending } from './ending.ts'
 import { Results } from './results.ts'
 
 /**
- * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
- * settlement. Messages that it does not reach (the time is up, an earlier one of their key failed, the pipeline stops)
- * are left as they were.
+ * Runs the handlers of one batch, and adds what becomes of each message to the settlement. Those with one deadline run one
+ * after another. Messages that it does not reach (the time is up, an earlier one of their key failed, the pipeline
+ * stops) are left as they were.
  */
 export class BatchRun {
   readonly #runtime: HandlerRuntime
   readonly #consumption: Consumption
   readonly #batch: BatchToRun
   readonly #definition: QueueDefinition | undefined
-  readonly #deadline: Deadline
   readonly #caller: Caller
   readonly #results: Results
   readonly #startedAt = performance.now()
 
   constructor(runtime: HandlerRuntime, consumption: Consumption, batch: BatchToRun) {
-    const { plan, handler } = consumption
     this.#runtime = runtime
     this.#consumption = consumption
     this.#batch = batch
-    this.#definition = runtime.definitionOf(plan)
-    const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'
-    this.#deadline = new Deadline(plan.timeoutMs, late, batch.signal)
-    this.#caller = new Caller(consumption, batch, this.#deadline)
+    this.#definition = runtime.definitionOf(consumption.plan)
+    this.#caller = new Caller(consumption, batch)
     this.#results = new Results(runtime, consumption, batch)
   }
 
@@ -50,69 +47,73 @@ export class BatchRun {
     return this.#results.begun
   }
 
+  /** For handlers that run one after another. @param ending aborts when nothing can come of them any more */
+  deadline(ending: Ending): Deadline {
+    const { plan, handler } = this.#consumption
+    const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'
+    return new Deadline(plan.timeoutMs, late, ending)
+  }
+
   /**
    * A message has been cancelled. If its handler runs, alone, its signal aborts, and what it has written is undone; if it has
    * not begun, it does not. If it runs in a batch, it is removed unless it succeeds.
    */
-  cancel(id: string): void {
+  cancel(id: string, deadline: Deadline): void {
     this.#results.cancel(id)
-    const [running, ...others] = this.#caller.running
-    if (running?.id === id && others.length === 0) this.#deadline.abort(messageCancelled(running.queue, id))
+    const [running, ...others] = deadline.running
+    if (running?.id === id && others.length === 0) deadline.abort(messageCancelled(running.queue, id))
   }
 
-  async run(messages: readonly DeliveredMessage[]): Promise<void> {
+  async run(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     try {
-      await (this.#consumption.handler.kind === 'batch' ? this.#runTogether(messages) : this.#runOneByOne(messages))
+      const { kind } = this.#consumption.handler
+      await (kind === 'batch' ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline))
     } finally {
-      this.end()
+      deadline.end()
     }
   }
 
-  /** It handles no more messages. */
-  end(): void {
-    this.#deadline.end()
-  }
-
-  async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
+  async #runOneByOne(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     for (const message of messages) {
-      const running = this.handle(message)
+      const running = this.handle(message, deadline)
       if (running !== undefined) await running
     }
   }
 
   /** Handles one message, for those before it have ended. Undefined: this one has ended too, without a wait. */
-  handle(message: DeliveredMessage): Promise<void> | undefined {
-    if (!this.#reaches(message)) return undefined
-    return this.#mayBeRefused(message) ? this.#admitAndCall(message) : this.#callAlone(message)
+  handle(message: DeliveredMessage, deadline: Deadline): Promise<void> | undefined {
+    if (!this.#reaches(message, deadline)) return undefined
+    return this.#mayBeRefused(message) ? this.#admitAndCall(message, deadline) : this.#callAlone(message, deadline)
   }
 
-  async #admitAndCall(message: DeliveredMessage): Promise<void> {
-    if (await this.#admits(message)) await this.#callAlone(message)
+  async #admitAndCall(message: DeliveredMessage, deadline: Deadline): Promise<void> {
+    if (await this.#admits(message, deadline)) await this.#callAlone(message, deadline)
   }
 
-  #callAlone(message: DeliveredMessage): Promise<void> | undefined {
+  #callAlone(message: DeliveredMessage, deadline: Deadline): Promise<void> | undefined {
     const alone = [message]
-    const called = this.#call(alone)
+    const called = this.#call(alone, deadline)
     if (called instanceof Promise) return called.then((answer) => void this.#results.add(alone, answer))
     this.#results.add(alone, called)
     return undefined
   }
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
-  async #runTogether(messages: readonly DeliveredMessage[]): Promise<void> {
+  async #runTogether(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     const fit: DeliveredMessage[] = []
     for (const message of messages) {
-      if (this.#reaches(message) && (!this.#mayBeRefused(message) || (await this.#admits(message)))) fit.push(message)
+      if (!this.#reaches(message, deadline)) continue
+      if (!this.#mayBeRefused(message) || (await this.#admits(message, deadline))) fit.push(message)
     }
-    if (fit.length === 0 || this.#results.add(fit, await this.#call(fit))) return
+    if (fit.length === 0 || this.#results.add(fit, await this.#call(fit, deadline))) return
     // The handler may have changed what it was given.
     for (const message of fit) message.renew()
-    await this.#runOneByOne(fit)
+    await this.#runOneByOne(fit, deadline)
   }
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
-  #reaches(message: DeliveredMessage): boolean {
-    return !this.#batch.signal.aborted && !this.#results.blocks(message) && this.#hasTime
+  #reaches(message: DeliveredMessage, deadline: Deadline): boolean {
+    return !deadline.isOver && !this.#results.blocks(message) && this.#hasTime
   }
 
   /** A lease is renewed for as long as its message waits; the server ends a batch's transaction. */
@@ -128,7 +129,7 @@ export class BatchRun {
   }
 
   /** Ends messages that no handler is to see. */
-  async #admits(message: DeliveredMessage): Promise<boolean> {
+  async #admits(message: DeliveredMessage, deadline: Deadline): Promise<boolean> {
     const isCancelled = this.#results.isCancelled(message)
     const { crashLimit } = this.#runtime
     const refusal = refusalOf(message, { isCancelled, clock: this.#batch.clock, crashLimit })
@@ -137,16 +138,16 @@ export class BatchRun {
       return false
     }
     try {
-      await acceptPayload(message, this.#definition, this.#deadline)
+      await acceptPayload(message, this.#definition, deadline)
       return true
     } catch (error) {
-      this.#results.add([message], new CallFailed(error, false))
+      this.#results.add([message], new CallFailed(error, { committed: false, isOver: deadline.isOver }))
     }
     return false
   }
 
-  #call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
+  #call(messages: readonly DeliveredMessage[], deadline: Deadline): Called | Promise<Called> {
     this.#results.begin(messages)
-    return this.#caller.call(messages)
+    return this.#caller.call(messages, deadline)
   }
 }

@@ -3,7 +3,6 @@ import type { Decisions } from '../settle/settlement.ts'
 import type { ClaimClock } from '../statistics/meter.ts'
 import type { Attempt } from './attempt.ts'
 import type { KeyOf } from './blocked-keys.ts'
-import type { Ending } from './ending.ts'
 
 /** A claimed batch, as its mode gives it to its handlers. */
 export interface BatchToRun {
@@ -13,8 +12,6 @@ export interface BatchToRun {
   readonly decisions: Decisions
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
-  /** Aborts when nothing can come of the batch any more. */
-  readonly signal: Ending
   /** When its messages were claimed: those whose life had ended by then are not handed out. */
   readonly clock?: ClaimClock | undefined
   /** In a group that stops, or has deferred as many as it may: the event's partition, all of which waits for a failed event. */

@@ -17,10 +17,13 @@ export class CallFailed {
   readonly error: unknown
   /** Its messages are settled already. */
   readonly committed: boolean
+  /** Nothing could come of it any more: the pipeline stops, or the connection or the lease is lost. */
+  readonly isOver: boolean
 
-  constructor(error: unknown, committed: boolean) {
+  constructor(error: unknown, { committed, isOver }: { readonly committed: boolean; readonly isOver: boolean }) {
     this.error = error
     this.committed = committed
+    this.isOver = isOver
   }
 }
 
@@ -40,25 +43,18 @@ interface Call {
   readonly messages: readonly DeliveredMessage[]
   readonly attempt: Attempt
   readonly time: CallTime
+  readonly deadline: Deadline
 }
 
 /** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
 export class Caller {
   readonly #consumption: ToConsume
   readonly #batch: ToCall
-  readonly #deadline: Deadline
-  #running: readonly DeliveredMessage[] = []
   #hung: readonly DeliveredMessage[] = []
 
-  constructor(consumption: ToConsume, batch: ToCall, deadline: Deadline) {
+  constructor(consumption: ToConsume, batch: ToCall) {
     this.#consumption = consumption
     this.#batch = batch
-    this.#deadline = deadline
-  }
-
-  /** The messages of the call that runs. */
-  get running(): readonly DeliveredMessage[] {
-    return this.#running
   }
 
   /** The messages of the last call that held the process so long that even its deadline came late. */
@@ -72,48 +68,49 @@ export class Caller {
    *
    * @throws only if nothing can come of the batch any more
    */
-  call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
+  call(messages: readonly DeliveredMessage[], deadline: Deadline): Called | Promise<Called> {
     const attempt = this.#batch.attempt(messages)
-    const time = this.#begin(messages)
-    let returned: unknown
+    const time = this.#begin(messages, deadline)
+    const call = { messages, attempt, time, deadline }
     try {
-      returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
-      if (isPromise(returned) || !attempt.unused) return this.#await({ messages, attempt, time }, returned)
+      const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
+      if (isPromise(returned) || !attempt.unused) return this.#await(call, returned)
       this.#end(time)
       const outcomes = this.#outcomesOf(messages, attempt, returned)
       attempt.close()
-      this.#over(messages, time)
-      return outcomes
-    } catch (error) {
-      return this.#fail({ messages, attempt, time }, error)
-    }
-  }
-
-  async #await(call: Call, returned: unknown): Promise<Called> {
-    const { messages, attempt, time } = call
-    try {
-      const result = isPromise(returned) ? await this.#deadline.await(returned, attempt) : returned
-      // What the handler has not awaited counts as its time.
-      if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
-      this.#end(time)
-      const outcomes = this.#outcomesOf(messages, attempt, result)
-      if (attempt.unused) attempt.close()
-      else if (this.#isUndone(outcomes)) await attempt.undo()
-      else await attempt.keep()
-      this.#over(messages, time)
+      this.#over(call)
       return outcomes
     } catch (error) {
       return this.#fail(call, error)
     }
   }
 
-  async #fail({ messages, attempt, time }: Call, error: unknown): Promise<CallFailed> {
+  async #await(call: Call, returned: unknown): Promise<Called> {
+    const { messages, attempt, time, deadline } = call
+    try {
+      const result = isPromise(returned) ? await deadline.await(returned, attempt) : returned
+      // What the handler has not awaited counts as its time.
+      if (attempt.unfinished) await deadline.await(attempt.finished(), attempt)
+      this.#end(time)
+      const outcomes = this.#outcomesOf(messages, attempt, result)
+      if (attempt.unused) attempt.close()
+      else if (this.#isUndone(outcomes)) await attempt.undo()
+      else await attempt.keep()
+      this.#over(call)
+      return outcomes
+    } catch (error) {
+      return this.#fail(call, error)
+    }
+  }
+
+  async #fail(call: Call, error: unknown): Promise<CallFailed> {
+    const { attempt, time, deadline } = call
     try {
       this.#end(time)
       await this.#undo(attempt)
-      return new CallFailed(error, attempt.committed)
+      return new CallFailed(error, { committed: attempt.committed, isOver: deadline.isOver })
     } finally {
-      this.#over(messages, time)
+      this.#over(call)
     }
   }
 
@@ -137,9 +134,8 @@ export class Caller {
     await attempt.undo()
   }
 
-  #begin(messages: readonly DeliveredMessage[]): CallTime {
-    const time = this.#deadline.next()
-    this.#running = messages
+  #begin(messages: readonly DeliveredMessage[], deadline: Deadline): CallTime {
+    const time = deadline.next(messages)
     const { clock } = this.#batch
     if (clock !== undefined)
       for (const { row } of messages) this.#consumption.meter.begun(row.dueUs, clock, time.startedAtMs)
@@ -150,8 +146,8 @@ export class Caller {
     if (time.end()) this.#consumption.meter.handled(time.startedAtMs, time.endedAtMs)
   }
 
-  #over(messages: readonly DeliveredMessage[], time: CallTime): void {
-    this.#running = []
+  #over({ messages, time, deadline }: Call): void {
+    deadline.over()
     if (time.tookMs > this.#consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages
   }
 

@@ -1,9 +1,10 @@
 import { startTimer } from '../basics/start-timer.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Ending } from './ending.ts'
 import { handlerTimeout, type LateSubject } from './handler-timeout.ts'
 
 /**
- * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
+ * The time of handlers that run one after another: one timer and one listener for all of them. A handler
  * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
  * does then no longer counts.
  */
@@ -13,6 +14,7 @@ export class Deadline {
   readonly #batch: Ending
   readonly #onBatchEnd = () => this.#give(this.#batch.reason)
   #time: CallTime | undefined
+  #running: readonly DeliveredMessage[] = NOTHING
   #timer: NodeJS.Timeout | undefined
   #reject: ((error: unknown) => void) | undefined
   #sender: StatementSender | undefined
@@ -25,11 +27,27 @@ export class Deadline {
     batch.addEventListener('abort', this.#onBatchEnd)
   }
 
-  /** The next handler begins. */
-  next(): CallTime {
+  /** Nothing can come of its handlers any more. */
+  get isOver(): boolean {
+    return this.#batch.aborted
+  }
+
+  /** The messages of the call that runs. */
+  get running(): readonly DeliveredMessage[] {
+    return this.#running
+  }
+
+  /** The next handler begins. @param messages those that it is called with; none: a schema is asked before it */
+  next(messages: readonly DeliveredMessage[] = NOTHING): CallTime {
     const time = new CallTime()
     this.#time = time
+    this.#running = messages
     return time
+  }
+
+  /** The handler is over, and what it wrote is kept or undone. */
+  over(): void {
+    this.#running = NOTHING
   }
 
   /**
@@ -71,6 +89,8 @@ export class Deadline {
     this.#reject?.(error)
   }
 }
+
+const NOTHING: readonly DeliveredMessage[] = []
 
 /** One handler's part of a batch's time. */
 export class CallTime {

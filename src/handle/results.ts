@@ -78,10 +78,11 @@ export class Results {
       return true
     }
     const { error } = called
+    const isLeft = this.#isLeft(called)
     if (called.committed) {
       for (const message of messages) this.#settle(message, ACK, error)
-      if (!this.#isLeft(error)) this.#reportIgnored(messages, error)
-    } else if (!this.#isLeft(error)) {
+      if (!isLeft) this.#reportIgnored(messages, error)
+    } else if (!isLeft) {
       const nobodyIsToBlame = messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')
       if (nobodyIsToBlame) {
         this.#reportFailed(messages, error)
@@ -108,8 +109,8 @@ export class Results {
   }
 
   /** Whether a message stays as it was: the batch ends early. A STOPPED that the handler itself threw is an error like others. */
-  #isLeft(error: unknown): boolean {
-    return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)
+  #isLeft({ error, isOver }: CallFailed): boolean {
+    return isSluiceError(error, 'STOPPED') && (isOver || error instanceof NotHandled)
   }
 
   #retry(message: DeliveredMessage, error: unknown): void {

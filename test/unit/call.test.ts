@@ -48,8 +48,8 @@ function call(handle: () => unknown, attempt: NothingSent) {
   const meter = new Meter()
   const consumption = { handler: { kind: 'each' as const, handle }, meter, plan: { timeoutMs: 60_000 } }
   const deadline = new Deadline(60_000, 'handler', new SingleEnding())
-  const caller = new Caller(consumption, { attempt: () => attempt, cancel: async () => undefined }, deadline)
-  const called = caller.call(MESSAGES)
+  const caller = new Caller(consumption, { attempt: () => attempt, cancel: async () => undefined })
+  const called = caller.call(MESSAGES, deadline)
   return { called, end: () => deadline.end() }
 }
 

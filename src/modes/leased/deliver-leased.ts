@@ -68,8 +68,8 @@ async function handle(
   const attempt = () => new LeasedAttempt(options, [leased])
   try {
     await acceptPayload(leased.message, runtime.definitionOf(plan), deadline)
-    const caller = new Caller(consumption, { attempt, cancel: async () => undefined }, deadline)
-    const called = await caller.call([leased.message])
+    const caller = new Caller(consumption, { attempt, cancel: async () => undefined })
+    const called = await caller.call([leased.message], deadline)
     if (called instanceof CallFailed) throw called.error
     return called[0] ?? ACK
   } finally {

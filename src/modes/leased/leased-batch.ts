@@ -3,7 +3,8 @@ import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped, toError } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
 import type { Consumption } from '../../handle/consumption.ts'
-import { type Ending, SingleEnding } from '../../handle/ending.ts'
+import type { Deadline } from '../../handle/deadline.ts'
+import { SingleEnding } from '../../handle/ending.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Rules } from '../../settle/decide.ts'
 import type { Decided } from '../../settle/decision.ts'
@@ -24,7 +25,7 @@ export class LeasedBatch implements Decisions {
   readonly #settler: Settler
   readonly #attempts: LeasedAttemptOptions
   readonly #messages: readonly LeasedMessage[]
-  readonly #clock: ClaimClock
+  readonly #run: BatchRun
   /** Of the calls that run. */
   readonly #endings = new Set<SingleEnding>()
   /** Those that nothing is decided about. */
@@ -44,8 +45,17 @@ export class LeasedBatch implements Decisions {
     const { queue } = consumption.plan
     this.#attempts = { runtime, queue, enqueue: runtime.enqueue, gate: transactions, renew: settler.renew }
     this.#messages = messages
-    this.#clock = clock
     this.#undecided = new Map(messages.map((leased) => [leased.message, leased]))
+    this.#run = new BatchRun(runtime, consumption, {
+      decisions: this,
+      attempt: (called) =>
+        new LeasedAttempt(
+          this.#attempts,
+          called.map((message) => this.#leasedOf(message)),
+        ),
+      clock,
+      cancel: async () => undefined,
+    })
   }
 
   get rules(): Rules {
@@ -75,7 +85,7 @@ export class LeasedBatch implements Decisions {
 
   /**
    * The handlers run side by side: a claim takes one message of each key at most, so none waits for another. A call that
-   * answers at once leaves its run to the next message. Returns the others.
+   * answers at once leaves its deadline to the next message. Returns the others.
    */
   #runEach(stopping: AbortSignal): readonly Promise<void>[] {
     const running: Promise<void>[] = []
@@ -92,10 +102,10 @@ export class LeasedBatch implements Decisions {
   }
 
   /** Undefined: its handler has answered. */
-  #start({ run }: LeasedCall, leased: LeasedMessage): Promise<void> | undefined {
+  #start({ deadline }: LeasedCall, leased: LeasedMessage): Promise<void> | undefined {
     try {
-      if (leased.isCancelled) run.cancel(leased.id)
-      const running = run.handle(leased.message)
+      if (leased.isCancelled) this.#run.cancel(leased.id, deadline)
+      const running = this.#run.handle(leased.message, deadline)
       if (running === undefined) this.#giveBackUndecided([leased])
       return running
     } catch (error) {
@@ -110,19 +120,20 @@ export class LeasedBatch implements Decisions {
     return [...(others.length > 0 ? [others] : []), ...alone].map((group) => {
       const call = this.#newCall(stopping)
       this.#listen(call, group)
-      return this.#end(call, group, call.run.run(group.map(({ message }) => message)))
+      const messages = group.map(({ message }) => message)
+      return this.#end(call, group, this.#run.run(messages, call.deadline))
     })
   }
 
   /** It ends when the lease of one of its messages is lost. */
-  #listen({ ending, run }: LeasedCall, group: readonly LeasedMessage[]): void {
+  #listen({ ending, deadline }: LeasedCall, group: readonly LeasedMessage[]): void {
     for (const leased of group) {
       leased.whenLost((reason) => ending.abort(reason))
-      leased.whenCancelled(() => run.cancel(leased.id))
+      leased.whenCancelled(() => this.#run.cancel(leased.id, deadline))
     }
   }
 
-  async #end({ ending, run }: LeasedCall, group: readonly LeasedMessage[], running: Promise<void>): Promise<void> {
+  async #end({ ending, deadline }: LeasedCall, group: readonly LeasedMessage[], running: Promise<void>): Promise<void> {
     try {
       await running
     } catch (error) {
@@ -131,7 +142,7 @@ export class LeasedBatch implements Decisions {
       if (!ending.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
-      run.end()
+      deadline.end()
       this.#endings.delete(ending)
       this.#giveBackUndecided(group)
     }
@@ -145,21 +156,7 @@ export class LeasedBatch implements Decisions {
     const ending = new SingleEnding()
     this.#endings.add(ending)
     if (stopping.aborted) ending.abort(stopped('pipeline'))
-    return { ending, run: this.#runOf(ending) }
-  }
-
-  #runOf(signal: Ending): BatchRun {
-    return new BatchRun(this.#runtime, this.#consumption, {
-      decisions: this,
-      attempt: (messages) =>
-        new LeasedAttempt(
-          this.#attempts,
-          messages.map((message) => this.#leasedOf(message)),
-        ),
-      signal,
-      clock: this.#clock,
-      cancel: async () => undefined,
-    })
+    return { ending, deadline: this.#run.deadline(ending) }
   }
 
   #leasedOf(message: DeliveredMessage): LeasedMessage {
@@ -169,8 +166,9 @@ export class LeasedBatch implements Decisions {
   }
 }
 
-/** A call of the handler, or several that follow each other. */
+/** What ends a call of the handler, or several that follow each other. */
 interface LeasedCall {
+  /** A lease is lost, or the pipeline stops. */
   readonly ending: SingleEnding
-  readonly run: BatchRun
+  readonly deadline: Deadline
 }

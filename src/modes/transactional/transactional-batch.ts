@@ -145,18 +145,19 @@ export class TransactionalBatch {
     const run = new BatchRun(this.#runtime, this.#consumption, {
       decisions: this.#settlement,
       attempt: () => new MessageTransaction(connection, enqueue),
-      signal: connection.signal,
       clock: claimed,
       partitionOf: this.#settlement.partitionOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     this.#run = run
+    const deadline = run.deadline(connection.signal)
     const { queue } = this.#consumption.plan
     const stopHearing = cancellations.hear(queue, ({ id, askedUs }) => {
-      if (askedUs >= claimed.nowUs) run.cancel(id)
+      if (askedUs >= claimed.nowUs) run.cancel(id, deadline)
     })
     try {
-      await run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+      const messages = rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id)))
+      await run.run(messages, deadline)
     } finally {
       stopHearing()
     }
