@@ -25,7 +25,7 @@ export const latencyLoad: Cell = {
     'of 32 connections that is free, each in a transaction of its own, to a consumer in another process: from when a message ' +
     'was due to the start of its handler, so waiting for a connection and the COMMIT are part of it. Handlers that do nothing ' +
     'come in batches of up to 100, 4 in flight; handlers that sleep 20 ms run up to 100 at a time. The first 5 seconds, after ' +
-    'both processes have started, are apart. Saturated is who is more than a second behind at the end',
+    'both processes have started, are apart. A contestant that is more than a second behind at the end is saturated',
   metric: { name: 'p99', unit: 'ms, p99', better: 'less' },
   series: { x: 'seconds since the start', y: 'p99 of each second, ms', scale: 'log' },
   cases: CASES.map(

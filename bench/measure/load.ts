@@ -52,8 +52,8 @@ async function drained(contestant: Contestant, url: string): Promise<void> {
 }
 
 /**
- * Who is more than a second behind at the end of the schedule would be as far behind as the schedule is long: that is not
- * a latency.
+ * A contestant that is more than a second behind at the end of the schedule falls behind for as long as the schedule
+ * lasts: its delay is not a latency.
  */
 function refuseSaturated(schedule: Schedule, sentMs: readonly number[], { startedMs }: ListenerReport): void {
   const { perSecond, messages } = schedule

@@ -140,7 +140,7 @@ function goalLine(goal: GoalResult, result: CellResult): string {
   return [line, ...ceilingNote(goal, result), ...sharedMiss(goal, result)].join('. ')
 }
 
-/** Who failed in every round has missed the goal. */
+/** A contestant that failed in every round has missed the goal. */
 function unmeasuredLine({ of, text }: GoalResult, { entries }: CellResult): string {
   const found = entries.find((entry) => entry.contestant === of.contestant && entry.case === (of.case ?? ''))
   const failures = found?.samples.map((sample) => ('failed' in sample ? sample.failed : undefined)) ?? []

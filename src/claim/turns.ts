@@ -10,7 +10,7 @@ export class Turns {
   #passedOver = 0
 
   /**
-   * Which kinds of messages to ask for, the one whose turn it is first. Asking for a missing kind costs a round trip,
+   * The kinds of messages to ask for, in order. The kind that has its turn comes first. Asking for a missing kind costs a round trip,
    * so it has only every eighth turn, until it is found again.
    */
   order(): readonly MessageKind[] {

@@ -30,8 +30,8 @@ export interface LogRowsOptions {
 /**
  * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
  * the group's progress moves behind all that is settled. The settled events of a partition are a prefix: what the batch has not
- * come to stays behind the progress, with all that follows it. In a group that stops, or
- * has deferred as many as it may, what failed stays too, and the partition waits for it.
+ * come to stays behind the progress, with all that follows it. In a group that stops, or has deferred as many as it may, what
+ * failed stays too, and the partition waits for it.
  */
 export class LogRows implements Sink {
   readonly #claimed: ClaimedEvents
