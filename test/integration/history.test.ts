@@ -196,8 +196,8 @@ describe('the history', () => {
     expect(await database.sql('SELECT sluice.make_history() AS made')).toEqual([{ made: 7 }])
     await database.sql('ALTER TABLE sluice.completed_default DROP CONSTRAINT past')
     // Where today has a partition, a settlement has nothing to do with the default one.
-    await database.sql('DELETE FROM sluice.completed_default')
-    await database.sql('VACUUM sluice.completed_default')
+    // VACUUM would keep the file as large as it is while an autovacuum analyzes any table of the database.
+    await database.sql('TRUNCATE sluice.completed_default')
     expect(await database.sql('SELECT sluice.make_history() AS made')).toEqual([{ made: 1 }])
     await put(sluice, queue, [1])
     await client.query('BEGIN')
