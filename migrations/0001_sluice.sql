@@ -25,7 +25,11 @@ CREATE TABLE sluice.message (
   due_at         timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT "due_at (delay): in the years 1 to 9999"
     CHECK (due_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
-  slot           smallint    GENERATED ALWAYS AS ((hashtextextended(ordering_key COLLATE "C", 0) & 255)::smallint) STORED,
+  -- due_at is never null. It stands here because, from PostgreSQL 16 on, an UPDATE that sets none of an expression's columns
+  -- parses the expression anew for every row that it writes: a sixth of the server's time for a claim under a lease.
+  slot           smallint    GENERATED ALWAYS AS (
+    CASE WHEN due_at IS NOT NULL THEN (hashtextextended(ordering_key COLLATE "C", 0) & 255)::smallint END
+  ) STORED,
   type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
   schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
   payload        jsonb       NOT NULL,
