@@ -1,11 +1,14 @@
 -- Made from the files of schema/ by npm run build:schema. Change them, not this file.
 
--- schema/10_message_tables.sql
+-- schema/05_types.sql
 --
--- Messages and what is kept about them.
+-- The two schemas, and the types of columns that have bounds.
 --
--- Every key and index of a hot table leads with queue, so that the same tables can be distributed by queue.
--- No foreign keys: a child's KEY SHARE lock would hide a message from SKIP LOCKED.
+-- The bounds are constraints of types and not of tables, because the server parses the stored text of each CHECK of a table
+-- in every statement that inserts or updates a row: 45 % of its time for an INSERT of one message with 18 of them. It parses
+-- the constraints of a type once in a session. queue, payload and headers keep their base types: drivers write a value as
+-- the described type of its parameter says, and know jsonb but no domain over it; and a statement that uses one parameter
+-- both as the value of a column and in a comparison with it needs one type for both.
 
 CREATE SCHEMA IF NOT EXISTS sluice;
 
@@ -13,30 +16,94 @@ CREATE SCHEMA IF NOT EXISTS sluice;
 -- belong to that role, which could replace what is in it.
 CREATE SCHEMA sluice_private;
 
--- An error for a violated constraint shows only its name, so the name says what is expected, in at most 63 bytes. Instants
--- are those that a Date of JavaScript and ISO 8601 write alike, far from where microseconds since 1970 overflow; times in
--- milliseconds are as long as an option of the library may be.
+-- An error for a violated constraint shows only its name, so the name says what is expected, in at most 63 bytes.
+
+CREATE DOMAIN sluice_private.priority AS smallint
+  CONSTRAINT "priority: from 0 to 9" CHECK (VALUE BETWEEN 0 AND 9);
+
+-- Instants that a Date of JavaScript and ISO 8601 write alike, far from where microseconds since 1970 overflow.
+CREATE DOMAIN sluice_private.due_time AS timestamptz
+  CONSTRAINT "due_at (delay): in the years 1 to 9999"
+    CHECK (VALUE BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z');
+
+CREATE DOMAIN sluice_private.expiry_time AS timestamptz
+  CONSTRAINT "expires_at (ttl): in the years 1 to 9999"
+    CHECK (VALUE BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z');
+
+-- Texts. The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
+-- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII). A null passes each of them.
+
+CREATE DOMAIN sluice_private.ordering_key AS text
+  CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255)
+  CONSTRAINT "ordering_key: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR octet_length(convert_to(VALUE, 'UTF8')) > 0);
+
+CREATE DOMAIN sluice_private.message_type AS text
+  CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255)
+  CONSTRAINT "type: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR octet_length(convert_to(VALUE, 'UTF8')) > 0);
+
+CREATE DOMAIN sluice_private.dedupe_key AS text
+  CONSTRAINT "dedupe_key: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255)
+  CONSTRAINT "dedupe_key: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR octet_length(convert_to(VALUE, 'UTF8')) > 0);
+
+CREATE DOMAIN sluice_private.retry_policy AS text
+  CONSTRAINT "retry_policy: 1 to 100 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 100)
+  CONSTRAINT "retry_policy: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR octet_length(convert_to(VALUE, 'UTF8')) > 0);
+
+CREATE DOMAIN sluice_private.tenant AS text
+  CONSTRAINT "tenant: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255)
+  CONSTRAINT "tenant: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR octet_length(convert_to(VALUE, 'UTF8')) > 0);
+
+CREATE DOMAIN sluice_private.schema_version AS integer
+  CONSTRAINT "schema_version: 1 or more" CHECK (VALUE > 0);
+
+CREATE DOMAIN sluice_private.attempt AS integer
+  CONSTRAINT "attempt: 0 or more" CHECK (VALUE >= 0);
+
+CREATE DOMAIN sluice_private.max_attempts AS integer
+  CONSTRAINT "max_attempts: 1 or more" CHECK (VALUE > 0);
+
+-- Times in milliseconds are as long as an option of the library may be.
+
+CREATE DOMAIN sluice_private.dedupe_ms AS bigint
+  CONSTRAINT "dedupe_ms: 1 to 100 years" CHECK (VALUE BETWEEN 1 AND 3155760000000);
+
+CREATE DOMAIN sluice_private.lease_ms AS integer
+  CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (VALUE BETWEEN 1000 AND 86400000);
+
+-- schema/10_message_tables.sql
+--
+-- Messages and what is kept about them.
+--
+-- Every key and index of a hot table leads with queue, so that the same tables can be distributed by queue.
+-- No foreign keys: a child's KEY SHARE lock would hide a message from SKIP LOCKED.
+--
+-- What a constraint expects is its name: see schema/05_types.sql, which has those of most columns of sluice.message.
+
 CREATE TABLE sluice.message (
   -- The length apart from the expression: as {0,99} in it, it was a third of the cost of an INSERT.
   queue          text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
     CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
   id             bigint      NOT NULL GENERATED BY DEFAULT AS IDENTITY,
-  priority       smallint    NOT NULL DEFAULT 5 CONSTRAINT "priority: from 0 to 9" CHECK (priority BETWEEN 0 AND 9),
-  due_at         timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT "due_at (delay): in the years 1 to 9999"
-    CHECK (due_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
-  ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
+  priority       sluice_private.priority NOT NULL DEFAULT 5,
+  due_at         sluice_private.due_time NOT NULL DEFAULT clock_timestamp(),
+  ordering_key   sluice_private.ordering_key,
   -- due_at is never null. It stands here because, from PostgreSQL 16 on, an UPDATE that sets none of an expression's columns
   -- parses the expression anew for every row that it writes: a sixth of the server's time for a claim under a lease.
   slot           smallint    GENERATED ALWAYS AS (
     CASE WHEN due_at IS NOT NULL THEN (hashtextextended(ordering_key COLLATE "C", 0) & 255)::smallint END
   ) STORED,
-  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
-  schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
+  type           sluice_private.message_type,
+  schema_version sluice_private.schema_version NOT NULL DEFAULT 1,
   payload        jsonb       NOT NULL,
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
     CHECK (jsonb_typeof(headers) = 'object'),
-  attempt        integer     NOT NULL DEFAULT 0 CONSTRAINT "attempt: 0 or more" CHECK (attempt >= 0),
-  max_attempts   integer     CONSTRAINT "max_attempts: 1 or more" CHECK (max_attempts > 0),
+  attempt        sluice_private.attempt NOT NULL DEFAULT 0,
+  max_attempts   sluice_private.max_attempts,
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   failed_at      timestamptz,
   last_error     text,
@@ -47,30 +114,25 @@ CREATE TABLE sluice.message (
   -- with a dedupe key too that has failed.
   lease          bigint,
   -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
-  expires_at     timestamptz CONSTRAINT "expires_at (ttl): in the years 1 to 9999"
-    CHECK (expires_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
-  dedupe_key     text        CONSTRAINT "dedupe_key: 1 to 255 bytes" CHECK (octet_length(dedupe_key) BETWEEN 1 AND 255),
+  expires_at     sluice_private.expiry_time,
+  dedupe_key     sluice_private.dedupe_key,
   -- For how long the dedupe key stays taken after the message has succeeded; null: no longer than the message is there.
-  dedupe_ms      bigint      CONSTRAINT "dedupe_ms: 1 to 100 years" CHECK (dedupe_ms BETWEEN 1 AND 3155760000000),
+  dedupe_ms      sluice_private.dedupe_ms,
   -- The name of a retry policy; null: the queue's, or the pipeline's.
-  retry_policy   text        CONSTRAINT "retry_policy: 1 to 100 bytes" CHECK (octet_length(retry_policy) BETWEEN 1 AND 100),
+  retry_policy   sluice_private.retry_policy,
   -- In leased mode; null: the pipeline's.
-  lease_ms       integer     CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (lease_ms BETWEEN 1000 AND 86400000),
+  lease_ms       sluice_private.lease_ms,
   -- Whose message it is, where a queue shares its workers out among tenants.
-  tenant         text        CONSTRAINT "tenant: 1 to 255 bytes, without an ordering_key"
-    CHECK (tenant IS NULL OR octet_length(tenant) BETWEEN 1 AND 255 AND ordering_key IS NULL),
+  tenant         sluice_private.tenant,
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
   -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot;
   -- or it was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
-  -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
-  -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
-  CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
-    getdatabaseencoding() = 'UTF8'
-    OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
-       AND convert_to(concat_ws(' ', ordering_key, type, dedupe_key, retry_policy, tenant), 'UTF8') IS NOT NULL
-  ),
+  CONSTRAINT "tenant: without an ordering_key" CHECK (tenant IS NULL OR ordering_key IS NULL),
+  -- As for the texts in sluice_private's types, and one CHECK for both, because the server parses each in every statement.
+  CONSTRAINT "payload, headers: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR convert_to(concat_ws(' ', payload, headers), 'UTF8') IS NOT NULL),
   CONSTRAINT message_pkey PRIMARY KEY (queue, id)
 ) WITH (
   -- A queue turns over its whole content many times a day: vacuum early and at full speed, and never take the
@@ -524,19 +586,16 @@ CREATE TABLE sluice.event (
   stream_id      integer     NOT NULL,
   partition      smallint    NOT NULL,
   position       bigint      NOT NULL,
-  ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
-  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
-  schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
+  ordering_key   sluice_private.ordering_key,
+  type           sluice_private.message_type,
+  schema_version sluice_private.schema_version NOT NULL DEFAULT 1,
   payload        jsonb       NOT NULL,
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
     CHECK (jsonb_typeof(headers) = 'object'),
   appended_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- See sluice.message.
-  CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
-    getdatabaseencoding() = 'UTF8'
-    OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
-       AND convert_to(concat_ws(' ', ordering_key, type), 'UTF8') IS NOT NULL
-  )
+  CONSTRAINT "payload, headers: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR convert_to(concat_ws(' ', payload, headers), 'UTF8') IS NOT NULL)
 ) PARTITION BY LIST (stream_id);
 
 -- A group reads a stream, at its own pace.
@@ -3165,8 +3224,10 @@ BEGIN
   SELECT m.id,
          sluice_private.failed_tries(m.queue, m.id, m.attempt)
            + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END,
-         m.payload, m.headers, m.type, m.schema_version, m.ordering_key, m.priority, m.enqueued_at, m.due_at, m.max_attempts,
-         m.tenant, m.dedupe_key, m.expires_at
+         -- RETURN QUERY takes no value of a domain for one of its base type.
+         m.payload, m.headers, m.type::text, m.schema_version::integer, m.ordering_key::text, m.priority::smallint,
+         m.enqueued_at, m.due_at::timestamptz, m.max_attempts::integer, m.tenant::text, m.dedupe_key::text,
+         m.expires_at::timestamptz
   FROM unnest(ids) WITH ORDINALITY AS given (id, ordinal) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
@@ -5919,8 +5980,7 @@ $$;
 -- roles have been granted what they may read. Each partition is a range of (partition, position), which ends at its
 -- LIMIT; the rows of the partitions are sorted by position.
 CREATE FUNCTION sluice_private.read_events(stream_id integer, partitions smallint[], starts bigint[], ends bigint[],
-  most integer, type text DEFAULT NULL,
-                                   ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
+  most integer, type text DEFAULT NULL, ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 BEGIN
@@ -5933,7 +5993,7 @@ BEGIN
     ) e
     ORDER BY e.position LIMIT $4
   $query$, sluice_private.part_of_log('event_' || stream_id,
-                                      (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+    (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
   USING partitions, starts, ends, most, type, ordering_key;
 END
 $$;
@@ -5996,7 +6056,8 @@ BEGIN
     ORDER BY g.first
   LOOP
     RETURN QUERY
-      SELECT e.position, e.partition, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
+      SELECT e.position, e.partition, e.type::text, e.schema_version::integer, e.payload, e.headers, e.ordering_key::text,
+             e.appended_at
       FROM sluice_private.read_events(
         log.id, partitions, array_fill(greatest(low, part - 1), ARRAY[log.partitions]), array_fill(part + 999999999, ARRAY[log.partitions]),
         wanted::integer
@@ -6787,6 +6848,8 @@ $$;
 --
 -- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
 -- sluice.queues.
+--
+-- The types of their columns are public and so are no domains: m.due_at::timestamptz.
 
 -- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A
 -- line that is indented belongs to the one before. The last file removes this.
@@ -6866,7 +6929,7 @@ FROM sluice_private.batch_records() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
 LEFT JOIN LATERAL (
-  SELECT had.due_at AS leased_until FROM sluice.message had
+  SELECT had.due_at::timestamptz AS leased_until FROM sluice.message had
   WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
 ) l ON true
 -- The record of a worker that hangs, or that the reaper has not found yet, may be of a batch whose messages others have
@@ -6876,7 +6939,7 @@ WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
 )
 UNION ALL
 SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL,
-       m.due_at, c.id, m.event_position
+       m.due_at::timestamptz, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
 JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id
   AND m.due_at > (SELECT sluice_private.clock())
@@ -6909,8 +6972,9 @@ SELECT m.queue, m.id,
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
-       m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
-       m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
+       m.type::text, m.schema_version::integer, m.payload, m.headers, m.ordering_key::text, m.priority::smallint,
+       m.attempt::integer, m.max_attempts::integer, m.enqueued_at, m.due_at::timestamptz, m.expires_at::timestamptz,
+       m.failed_at, m.last_error, m.tenant::text, m.dedupe_key::text, m.retry_policy::text,
        m.lease_ms * interval '1 millisecond' AS lease,
        CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000
          AND (h.held ->> 0)::bigint <> m.id

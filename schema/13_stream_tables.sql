@@ -58,19 +58,16 @@ CREATE TABLE sluice.event (
   stream_id      integer     NOT NULL,
   partition      smallint    NOT NULL,
   position       bigint      NOT NULL,
-  ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
-  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
-  schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
+  ordering_key   sluice_private.ordering_key,
+  type           sluice_private.message_type,
+  schema_version sluice_private.schema_version NOT NULL DEFAULT 1,
   payload        jsonb       NOT NULL,
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
     CHECK (jsonb_typeof(headers) = 'object'),
   appended_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- See sluice.message.
-  CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
-    getdatabaseencoding() = 'UTF8'
-    OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
-       AND convert_to(concat_ws(' ', ordering_key, type), 'UTF8') IS NOT NULL
-  )
+  CONSTRAINT "payload, headers: readable in UTF-8"
+    CHECK (getdatabaseencoding() = 'UTF8' OR convert_to(concat_ws(' ', payload, headers), 'UTF8') IS NOT NULL)
 ) PARTITION BY LIST (stream_id);
 
 -- A group reads a stream, at its own pace.

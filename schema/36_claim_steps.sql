@@ -110,8 +110,10 @@ BEGIN
   SELECT m.id,
          sluice_private.failed_tries(m.queue, m.id, m.attempt)
            + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END,
-         m.payload, m.headers, m.type, m.schema_version, m.ordering_key, m.priority, m.enqueued_at, m.due_at, m.max_attempts,
-         m.tenant, m.dedupe_key, m.expires_at
+         -- RETURN QUERY takes no value of a domain for one of its base type.
+         m.payload, m.headers, m.type::text, m.schema_version::integer, m.ordering_key::text, m.priority::smallint,
+         m.enqueued_at, m.due_at::timestamptz, m.max_attempts::integer, m.tenant::text, m.dedupe_key::text,
+         m.expires_at::timestamptz
   FROM unnest(ids) WITH ORDINALITY AS given (id, ordinal) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1

@@ -100,8 +100,7 @@ $$;
 -- roles have been granted what they may read. Each partition is a range of (partition, position), which ends at its
 -- LIMIT; the rows of the partitions are sorted by position.
 CREATE FUNCTION sluice_private.read_events(stream_id integer, partitions smallint[], starts bigint[], ends bigint[],
-  most integer, type text DEFAULT NULL,
-                                   ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
+  most integer, type text DEFAULT NULL, ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 BEGIN
@@ -114,7 +113,7 @@ BEGIN
     ) e
     ORDER BY e.position LIMIT $4
   $query$, sluice_private.part_of_log('event_' || stream_id,
-                                      (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+    (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
   USING partitions, starts, ends, most, type, ordering_key;
 END
 $$;
@@ -177,7 +176,8 @@ BEGIN
     ORDER BY g.first
   LOOP
     RETURN QUERY
-      SELECT e.position, e.partition, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
+      SELECT e.position, e.partition, e.type::text, e.schema_version::integer, e.payload, e.headers, e.ordering_key::text,
+             e.appended_at
       FROM sluice_private.read_events(
         log.id, partitions, array_fill(greatest(low, part - 1), ARRAY[log.partitions]), array_fill(part + 999999999, ARRAY[log.partitions]),
         wanted::integer

@@ -2,6 +2,8 @@
 --
 -- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
 -- sluice.queues.
+--
+-- The types of their columns are public and so are no domains: m.due_at::timestamptz.
 
 -- Comments on views and their columns, a line for each: its name, or * for the view itself, and what is said about it. A
 -- line that is indented belongs to the one before. The last file removes this.
@@ -81,7 +83,7 @@ FROM sluice_private.batch_records() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
 LEFT JOIN LATERAL (
-  SELECT had.due_at AS leased_until FROM sluice.message had
+  SELECT had.due_at::timestamptz AS leased_until FROM sluice.message had
   WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
 ) l ON true
 -- The record of a worker that hangs, or that the reaper has not found yet, may be of a batch whose messages others have
@@ -91,7 +93,7 @@ WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
 )
 UNION ALL
 SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL,
-       m.due_at, c.id, m.event_position
+       m.due_at::timestamptz, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
 JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id
   AND m.due_at > (SELECT sluice_private.clock())
@@ -124,8 +126,9 @@ SELECT m.queue, m.id,
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
-       m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
-       m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
+       m.type::text, m.schema_version::integer, m.payload, m.headers, m.ordering_key::text, m.priority::smallint,
+       m.attempt::integer, m.max_attempts::integer, m.enqueued_at, m.due_at::timestamptz, m.expires_at::timestamptz,
+       m.failed_at, m.last_error, m.tenant::text, m.dedupe_key::text, m.retry_policy::text,
        m.lease_ms * interval '1 millisecond' AS lease,
        CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000
          AND (h.held ->> 0)::bigint <> m.id

@@ -29,15 +29,4 @@ describe('the cost of a claim in leased mode:', () => {
     expect(flushes.map((flush) => flush.filter((sent) => sent.startsWith('COMMIT')).length)).toEqual([0, 8])
     await pipeline.drain()
   })
-
-  // From version 16 on, the server parses the expression of a generated column for every row of an UPDATE that sets none
-  // of its columns.
-  test('every generated column is made of one that a claim, a renewal and a retry set', async ({ database }) => {
-    const columns = await database.sql(
-      `SELECT c.relname, a.attname AS generated, pg_get_expr(d.adbin, d.adrelid) LIKE '%due_at IS NOT NULL%' AS made_of_due_at
-       FROM pg_attribute a JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum JOIN pg_class c ON c.oid = a.attrelid
-       WHERE c.relnamespace = 'sluice'::regnamespace AND a.attgenerated <> ''`,
-    )
-    expect(columns).toEqual([{ relname: 'message', generated: 'slot', made_of_due_at: true }])
-  })
 })

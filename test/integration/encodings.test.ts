@@ -48,6 +48,7 @@ for (const { encoding, native, foreign } of ENCODINGS) {
       const sluice = startTestSluice(database)
       await sluice.streams.set('s')
       const client = await database.pool.connect()
+      onTestFinished(() => client.release())
       await client.query('BEGIN')
       if (foreign !== undefined) {
         const refused = sluice.append(client, 's', { text: foreign })
@@ -57,7 +58,6 @@ for (const { encoding, native, foreign } of ENCODINGS) {
       }
       expect(await sluice.append(client, 's', { text: native }, { orderingKey: native })).toBe(1)
       await client.query('COMMIT')
-      client.release()
     })
 
     test('gives back what was claimed, and keeps the words of an error, escaped where it lacks them', async () => {

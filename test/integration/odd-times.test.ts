@@ -20,7 +20,7 @@ describe('a time that a Date cannot show is refused where a producer writes it',
   test.for(['0001-01-01 00:00:00+00', '9999-12-31 23:59:59.999999+00'])(
     'and the first and the last one are not: %s',
     async (time, { database, queue }) => {
-      const text = `INSERT INTO sluice.message (queue, payload, due_at, expires_at) VALUES ($1, '1', $2, $2)`
+      const text = `INSERT INTO sluice.message (queue, payload, due_at, expires_at) VALUES ($1, '1', $2::timestamptz, $2)`
       await database.sql(text, [queue, time])
     },
   )
@@ -121,8 +121,11 @@ describe('a row with a time that nobody can read, which the owner has written, s
 async function oddRows(database: TestDatabase, queue: string): Promise<void> {
   await database.sql(`
     DO $$ DECLARE bound record; BEGIN
-      FOR bound IN SELECT conname FROM pg_constraint WHERE conrelid = 'sluice.message'::regclass AND contype = 'c' LOOP
-        EXECUTE format('ALTER TABLE sluice.message DROP CONSTRAINT %I', bound.conname);
+      FOR bound IN
+        SELECT c.conname, c.contypid::regtype AS type FROM pg_constraint c
+        JOIN pg_attribute a ON a.atttypid = c.contypid AND a.attrelid = 'sluice.message'::regclass
+      LOOP
+        EXECUTE format('ALTER DOMAIN %s DROP CONSTRAINT %I', bound.type, bound.conname);
       END LOOP;
     END $$`)
   for (const orderingKey of [null, 'k']) {

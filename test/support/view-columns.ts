@@ -4,10 +4,11 @@ export function viewColumns(sql: string): ReadonlyMap<string, readonly string[]>
   return new Map([...views].map(([, view = '', query = '']) => [view, columnsOf(query)]))
 }
 
-/** What stands between the first SELECT of a query and its FROM, beside parentheses: each column ends with its name. */
+/** What stands between the first SELECT of a query and its FROM, beside parentheses: each column ends with its name, or
+ * with a cast behind it. */
 function columnsOf(query: string): readonly string[] {
   const [, columns = ''] = /\bSELECT\b(.*?)\bFROM\b/s.exec(withoutInner(query)) ?? []
-  return columns.split(',').map((column) => /\w+$/.exec(column.trim())?.[0] ?? column)
+  return columns.split(',').map((column) => /(\w+)(?:::\w+)?$/.exec(column.trim())?.[1] ?? column)
 }
 
 /** Without texts, and without all that stands in parentheses. */
