@@ -12,7 +12,7 @@ export const sluice: Contestant = {
   guarantee:
     'Transactional: claim, handlers and settlement are one transaction; if the process dies, its messages are free at ' +
     'once, and their effects in the database happen exactly once. Leased: the claim commits before the handler runs; if ' +
-    'the process dies, its messages are free within a second while another one runs, and effects happen at least ' +
+    'the process dies, its messages are free within about a second while another one runs, and effects happen at least ' +
     'once, or exactly once through transaction()',
   ...messageTable,
   install: async (url) => {

@@ -93,6 +93,7 @@ export class Worker {
       onCancelRequests: (requests) => this.#cancellations.found(requests),
       onCancelled: (queue) => void this.#cancellations.look(queue),
       onHolds: (queue) => this.#services.holdRelease.asked(queue),
+      reaper: () => (this.#services.reaper.isHurried ? this.#services.reaper : undefined),
       onListening: () => void this.#cancellations.look(),
     })
   }

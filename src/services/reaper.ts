@@ -22,6 +22,8 @@ export class Reaper implements Service<number> {
   readonly #interval: Interval
   #staleAt = Number.NEGATIVE_INFINITY
   #hurried: Interval | undefined
+  /** When a poll has said last whether any worker is dead. */
+  #polledAt = Number.NEGATIVE_INFINITY
   #sweeps = 0
   #foundAt = Number.NEGATIVE_INFINITY
   #passing: Promise<number> | undefined
@@ -41,11 +43,26 @@ export class Reaper implements Service<number> {
     await this.#interval.stop()
   }
 
-  /** From now on a pass every second: what a dead worker has leased is free only when it is found dead. */
+  /**
+   * From now on it looks every second: what a dead worker has leased is free only when it is found dead. While polls
+   * say whether there is one, it makes no passes for that.
+   */
   hurry(): void {
     if (this.#hurried !== undefined) return
-    this.#hurried = new Interval(HURRY_MS, () => this.runIfStale())
+    this.#hurried = new Interval(HURRY_MS, async () => {
+      if (performance.now() - this.#polledAt >= POLLED_MS) await this.runIfStale()
+    })
     this.#hurried.start()
+  }
+
+  get isHurried(): boolean {
+    return this.#hurried !== undefined
+  }
+
+  /** A poll has looked for dead workers. */
+  polled(anyDead: boolean): void {
+    this.#polledAt = performance.now()
+    if (anyDead) this.runIfStale().catch(() => undefined)
   }
 
   /**
@@ -103,6 +120,8 @@ export class Reaper implements Service<number> {
 /** Evidence about messages that are gone does no harm, so it may stay for some minutes. */
 const FORGET_SWEEPS = 10
 const HURRY_MS = 1_000
+/** Longer than from one poll to the next: 1.2 seconds, unless `pollInterval` is longer or the polls take long. */
+const POLLED_MS = 1_500
 const SHARE = 0.02
 /** A pass beside a claim also counts for the batch of that claim. */
 const LEAST_FRESH_MS = 10

@@ -30,6 +30,13 @@ export interface SleepersOptions {
   readonly onSchedule?: (inMs: number) => void
   /** A poll has found requests to cancel messages in flight. */
   readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
+  /** What finds dead workers, where the poll is to say whether there are any. */
+  readonly reaper?: () => DeathWatch | undefined
+}
+
+/** Hears from each poll whether any worker is dead. */
+export interface DeathWatch {
+  polled(anyDead: boolean): void
 }
 
 /**
@@ -226,9 +233,16 @@ export class Sleepers {
       const asleep = [...this.#queues.values()].filter((queue) => queue.asleep.size > 0).map(({ name }) => name)
       const waiting = asleep.filter((name) => !isStream(name))
       const consumed = heartbeat ? this.queues : null
-      const polled = await pollQueues(control.execute, workerId(), waiting, consumed, done, settings?.version)
+      const reaper = this.#options.reaper?.()
+      const polled = await pollQueues(control.execute, workerId(), waiting, {
+        consumed,
+        statistics: done,
+        version: settings?.version,
+        dead: reaper !== undefined,
+      })
       if (heartbeat) this.#heardAt = performance.now()
       if (this.#stopped) return
+      reaper?.polled(polled.anyDead)
       settings?.update(polled.settings)
       if (polled.cancelRequests.length > 0) this.#options.onCancelRequests?.(polled.cancelRequests)
       for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)

@@ -94,7 +94,11 @@ const CLAIMS_FROM_THE_BOTTOM: readonly Bound[] = [
 /** So do these two, which have no floors: once over the messages without a key, and once over those with one, and once more over one of them. */
 const FLOORLESS: readonly Bound[] = [
   { what: 'a look over the queue', most: 3 * WALK, send: (on, { queue }) => scanQueue(on, queue) },
-  { what: 'a poll', most: 3 * WALK, send: (on, { queue }) => pollQueues(on, 1, [queue], [queue]) },
+  {
+    what: 'a poll',
+    most: 3 * WALK,
+    send: (on, { queue }) => pollQueues(on, 1, [queue], { consumed: [queue], dead: true }),
+  },
 ]
 
 /** Without dead rows they touch no more than this. */

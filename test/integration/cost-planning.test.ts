@@ -77,7 +77,7 @@ async function sendAll(client: pg.Client, database: TestDatabase, queue: string,
     // One message: that a plan for one is cheaper must not tempt the planner.
     await acked(execute, queue, ids.slice(0, 1))
     await batchRecorded(execute, queue, ids)
-    await pollQueues(execute, 1, [queue], [queue])
+    await pollQueues(execute, 1, [queue], { consumed: [queue], dead: true })
     await insertMessages(execute, queue, times(10, [insertRow()]))
     await client.query('ROLLBACK')
   }

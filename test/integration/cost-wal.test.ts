@@ -140,7 +140,7 @@ const NOTHING: readonly { readonly what: string; readonly send: Send }[] = [
   },
   { what: 'a claim of a whole queue that finds nothing', send: (on) => claimWhole(on, 'empty') },
   { what: 'a look over the queue', send: (on) => scanQueue(on, QUEUE) },
-  { what: 'a poll', send: (on) => pollQueues(on, 1, [QUEUE], null) },
+  { what: 'a poll', send: (on) => pollQueues(on, 1, [QUEUE], { dead: true }) },
   { what: 'a raised flag', send: (on) => raiseFlag(on, QUEUE) },
   // Its table is unlogged. (The commit has a record of 34 bytes, which waits for no disk.)
   { what: 'a record of a batch', send: (on, { ids }) => batchRecorded(on, QUEUE, ids) },

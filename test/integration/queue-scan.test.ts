@@ -125,7 +125,7 @@ describe('the poll', () => {
     await put(database, name('another'), [{}])
     const { execute } = await begin()
     const queues = ['due', 'later', 'keyed', 'both', 'empty'].map(name)
-    const polled = new Map((await pollQueues(execute, 0, queues, null)).queues.map((found) => [found.queue, found]))
+    const polled = new Map((await pollQueues(execute, 0, queues)).queues.map((found) => [found.queue, found]))
     expect([...polled.keys()].sort()).toEqual(['both', 'due', 'keyed', 'later'].map(name))
     expect(polled.get(name('due'))).toMatchObject({
       keyed: false,

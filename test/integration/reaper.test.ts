@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, vi } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Reaper } from '../../src/services/reaper.ts'
 import { recordEvidence } from '../../src/table/worker/evidence.ts'
+import { pollQueues } from '../../src/table/worker/wait.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { enqueue } from '../support/effects.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -165,6 +166,47 @@ test('a batch waits for the pass of the interval that is under way, and does not
   expect(await Promise.race([before, setImmediate(pending)])).toBe(pending)
   ;(await server.next()).answer([{ id: 9, messages: 1 }])
   expect([await pass, await before, server.asked.length]).toEqual([1, true, 1])
+})
+
+test('while polls say that no worker is dead it looks only each half minute, else every second', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const asked: string[] = []
+  const execute = async ({ name }: { readonly name: string }) => {
+    asked.push(name)
+    return []
+  }
+  const reaper = new Reaper({ control: { execute }, workerId: () => 7, report: () => undefined })
+  expect(reaper.isHurried).toBe(false)
+  reaper.hurry()
+  onTestFinished(() => reaper.stop())
+  expect(reaper.isHurried).toBe(true)
+  for (let poll = 0; poll < 20; poll++) {
+    reaper.polled(false)
+    await vi.advanceTimersByTimeAsync(1_200)
+  }
+  expect(asked).toEqual([])
+  reaper.polled(true)
+  expect(asked).toHaveLength(1)
+  // The polls have stopped.
+  await vi.advanceTimersByTimeAsync(5_500)
+  expect(asked.length).toBeGreaterThanOrEqual(4)
+  await reaper.stop()
+})
+
+describe('the poll', () => {
+  test('says that a worker is dead, or has left a batch, only where it is asked', async ({ database, queue }) => {
+    const execute = executeOn(database.pool)
+    const saysDead = async (dead: boolean) => (await pollQueues(execute, 0, [], { dead })).anyDead
+    expect(await saysDead(true)).toBe(false)
+    const worker = await deadWorker(database, queue, [['1']])
+    expect([await saysDead(true), await saysDead(false)]).toEqual([true, false])
+    await database.sql('DELETE FROM sluice.worker WHERE id = $1', [worker])
+    expect(await saysDead(true)).toBe(true)
+    const { reaper } = await startReaper(database)
+    await reaper.runOnce()
+    expect(await saysDead(true)).toBe(false)
+  })
 })
 
 async function startReaper(database: TestDatabase, workerId = 0, intervalMs = 30_000) {

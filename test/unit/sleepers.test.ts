@@ -153,6 +153,7 @@ describe('Sleepers', () => {
       ['due', 'keyed', 'later', 'empty', 'busy'],
       null,
       null,
+      false,
     ])
     expect(waiters.map(({ hints }) => hints)).toEqual([['poll'], ['poll'], [], [], []])
     vi.advanceTimersByTime(42)

@@ -31,6 +31,19 @@ export async function freeBatches(
   return ids === '' ? [] : ids.split(',').map(Number)
 }
 
+/** What makes worker `w` a dead one, to the worker whose number this parameter has. */
+const isDead = (ownId: string) => `w.id <> ${ownId}::integer
+    AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
+             ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END`
+
+/** What makes batch `b` one that no worker has. */
+const IS_LEFT = 'NOT EXISTS (SELECT FROM sluice.worker w WHERE w.id = b.worker_id)'
+
+/** Whether {@link reapWorkers} would find anything, as a condition: it reads all workers, and all records of batches. */
+export const anyDead = (ownId: string) => `(
+    EXISTS (SELECT FROM sluice.worker w WHERE ${isDead(ownId)}) OR EXISTS (SELECT FROM sluice.batch_record b WHERE ${IS_LEFT})
+  )`
+
 /** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. Left open. */
 export const FREED = `
 ), left_leased AS MATERIALIZED (
@@ -70,13 +83,11 @@ const REAP = statement(
   `
 WITH dead AS (
   DELETE FROM sluice.worker w
-  WHERE w.id <> $1::integer
-    AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
-             ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
+  WHERE ${isDead('$1')}
   RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
   DELETE FROM sluice.batch_record b
-  WHERE b.worker_id IN (SELECT dead.id FROM dead) OR NOT EXISTS (SELECT FROM sluice.worker w WHERE w.id = b.worker_id)
+  WHERE b.worker_id IN (SELECT dead.id FROM dead) OR ${IS_LEFT}
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
 ), in_hand AS (
   SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, coalesce(m.attempt, 0) AS attempt,

@@ -2,6 +2,7 @@ import { bounded } from '../instant.ts'
 import { type AllSettings, allSettings, toAllSettings } from '../settings/read-settings.ts'
 import { booleanOf, type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
 import { type CancelRequest, cancelRequests, toCancelRequest } from './cancel-requests.ts'
+import { anyDead } from './reap.ts'
 
 /** Who has a queue's waiting flag now: we have it, enqueues in flight keep it down, or another process waits. */
 export type FlagState = 'ours' | 'enqueueing' | 'others'
@@ -67,12 +68,26 @@ export interface Polled {
   readonly settings: AllSettings | undefined
   /** Which messages that the process has in flight were cancelled. */
   readonly cancelRequests: readonly CancelRequest[]
+  /** A worker is dead, or a batch is left of one. False where it was not asked for. */
+  readonly anyDead: boolean
+}
+
+/** What a poll asks for beside queues. */
+export interface PollOptions {
+  /** All queues that the process consumes, for its heartbeat. @default no heartbeat */
+  readonly consumed?: readonly string[] | null
+  /** What it has done, as JSON, for the heartbeat. */
+  readonly statistics?: string | null
+  /** Of the settings of queues that are known. */
+  readonly version?: string | null | undefined
+  /** Whether a worker is dead. @default false */
+  readonly dead?: boolean
 }
 
 /**
  * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for the settings of
- * queues that have changed since `version`, for what it has in flight and is to cancel, and its heartbeat, if `consumed` says which queues it
- * consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
+ * queues that have changed since `version`, for what it has in flight and is to cancel, for `dead` workers, and its heartbeat, if
+ * `consumed` says which queues it consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
  * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
  * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a
  * page of an empty index. Its bounds are those of the table's constraint: a row that is there in spite of it must not
@@ -82,11 +97,10 @@ export async function pollQueues(
   execute: Execute,
   workerId: number,
   queues: readonly string[],
-  consumed: readonly string[] | null,
-  statistics: string | null = null,
-  version: string | null = null,
+  { consumed = null, statistics = null, version = null, dead = false }: PollOptions = {},
 ): Promise<Polled> {
-  const rows = await execute(POLL, [workerId, queues, consumed, statistics, version])
+  const answer = await execute(POLL, [workerId, queues, consumed, statistics, version, dead])
+  const rows = answer.filter((row) => row.dead !== true)
   const settings = rows.find((row) => typeof row.settings === 'string')
   const schedule = rows.find((row) => row.queue === null && row !== settings)
   const requests = rows.filter((row) => typeof row.id === 'string')
@@ -95,6 +109,7 @@ export async function pollQueues(
     settings: settings && toAllSettings(settings),
     cancelRequests: requests.map(toCancelRequest),
     nextScheduleMs: schedule === undefined ? null : numberOf(schedule, 'next_due_us') / 1_000,
+    anyDead: rows.length < answer.length,
   }
 }
 
@@ -149,7 +164,7 @@ WITH clock AS MATERIALIZED (
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
        CASE WHEN first.due_at IS NOT NULL THEN (extract(epoch FROM ${bounded('first.due_at')} - clock.now) * 1000000.0)::bigint END AS next_due_us,
-       NULL AS settings, NULL AS id, NULL::bigint AS asked_us
+       NULL AS settings, NULL AS id, NULL::bigint AS asked_us, NULL::boolean AS dead
 FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m
@@ -169,13 +184,15 @@ LEFT JOIN LATERAL (
 ) first ON unkeyed.priority IS NOT NULL
 WHERE unkeyed.priority IS NOT NULL OR keyed.slot IS NOT NULL
 UNION ALL
-SELECT NULL, NULL, NULL, t.settings, NULL, NULL FROM (${allSettings('$5')}
+SELECT NULL, NULL, NULL, t.settings, NULL, NULL, NULL FROM (${allSettings('$5')}
 ) t
 UNION ALL
-SELECT r.queue, NULL, NULL, NULL, r.id, r.asked_us FROM (${cancelRequests('$1')}
+SELECT r.queue, NULL, NULL, NULL, r.id, r.asked_us, NULL FROM (${cancelRequests('$1')}
 ) r
 UNION ALL
-SELECT NULL, false, (extract(epoch FROM next.next_at - clock.now) * 1000000.0)::bigint, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, true WHERE $6::boolean AND ${anyDead('$1')}
+UNION ALL
+SELECT NULL, false, (extract(epoch FROM next.next_at - clock.now) * 1000000.0)::bigint, NULL, NULL, NULL, NULL
 FROM clock CROSS JOIN LATERAL (
   SELECT s.next_at FROM sluice.schedule s
   WHERE s.paused_at IS NULL AND s.next_at >= '1970-01-01 00:00Z' AND s.next_at < '10000-01-01 00:00Z' ORDER BY s.next_at LIMIT 1

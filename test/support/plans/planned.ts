@@ -74,6 +74,8 @@ export interface Planned {
 const worker = /^Index Scan worker_pkey$/
 // It is counted through: there are as many rows as processes.
 const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
+// All are read: there are as many as batches in flight.
+const records = /^(Seq|Index|Index Only) Scan batch_record(_pkey)?$/
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
 const schedules = /^Index (Only )?Scan schedule_next_idx$/
@@ -141,8 +143,8 @@ export const STATEMENTS: readonly Planned[] = [
   },
   {
     name: 'a poll of four queues',
-    send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], ['busy']),
-    ways: [due, slots, worker, schedules, told, requested],
+    send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], { consumed: ['busy'], dead: true }),
+    ways: [due, slots, worker, workers, records, schedules, told, requested],
     buffers: 300,
     free: true,
   },
