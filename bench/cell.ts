@@ -11,6 +11,10 @@ export interface Cell {
   readonly metric: Metric
   /** What the series of the samples are, if there are any: the chart shows them where there is one case. */
   readonly series?: SeriesAxes
+  /** What its samples have in `pictures`, by name: each has a chart of its own, `<cell>-<name>.svg`. */
+  readonly pictures?: Readonly<Record<string, SeriesAxes>>
+  /** Samples of ten minutes: it runs only with `--long`, on a server with its checkpoints as they come. */
+  readonly long?: true
   readonly cases: readonly Case[]
   /** Who can answer. */
   readonly asks: (contestant: Contestant) => boolean
@@ -63,6 +67,8 @@ export interface Measured {
   readonly metrics: Readonly<Record<string, number>>
   /** How the number went on over the sample, for charts. */
   readonly series?: readonly number[]
+  /** The same of what else is drawn, by its name in the cell. */
+  readonly pictures?: Readonly<Record<string, readonly number[]>>
   /** How many messages must be unsettled afterwards. */
   readonly left: number
   /** How many rows handlers must have written to bench.effect. */

@@ -10,6 +10,7 @@ import { latencyLoad } from './latency-load.ts'
 import { leasedCrash } from './leased-crash.ts'
 import { leasedBatches, leasedSingles } from './leased-drain.ts'
 import { leasedLive, leasedWaiting } from './leased-handlers.ts'
+import { LONG_CELLS } from './long.ts'
 import { memory } from './memory.ts'
 import { ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
@@ -61,4 +62,5 @@ export const CELLS: readonly Cell[] = [
   streamCatchUp,
   streamPinnedHorizon,
   streamMemory,
+  ...LONG_CELLS,
 ]

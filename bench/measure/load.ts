@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Measured, SampleContext, Size } from '../cell.ts'
+import type { Measured, SampleContext, Scale } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
 import { percentile } from '../statistics.ts'
 import { type ListenerReport, startListener } from './listener.ts'
@@ -13,11 +13,22 @@ export interface LoadSpec {
   readonly workMs: number
   /** How many handlers run at the same time. Default: as many as in batches, 100 per batch, 4 in flight. */
   readonly atOnce?: number
+  /** Default: 20 seconds, of which the first 5 are apart, and a point for each second; less in a quick look. */
+  readonly lasts?: Lasts
 }
 
-const SECONDS: Size = { full: 20, quick: 3 }
-/** How many seconds are apart: connections open, code is compiled, plans are made. */
-const FIRST_SECONDS: Size = { full: 5, quick: 1 }
+interface Lasts {
+  readonly seconds: number
+  /** How many seconds are apart: connections open, code is compiled, plans are made. */
+  readonly firstSeconds: number
+  /** Of how many seconds each point of the series is. */
+  readonly pointSeconds: number
+}
+
+const LASTS: Readonly<Record<Scale, Lasts>> = {
+  full: { seconds: 20, firstSeconds: 5, pointSeconds: 1 },
+  quick: { seconds: 3, firstSeconds: 1, pointSeconds: 1 },
+}
 const WRITERS = 32
 /** Until all have their connections, and the clock its thread. */
 const START_MS = 200
@@ -27,19 +38,19 @@ const LOOK_EVERY_MS = 50
 /** Milliseconds from when a message was due to be sent, by a fixed schedule, until its handler starts in another process. */
 export async function measureLoad({ contestant, url, scale }: SampleContext, spec: LoadSpec): Promise<Measured> {
   if (contestant.enqueues === undefined) throw new Error(`${contestant.name} cannot enqueue`)
-  const { perSecond, workMs, atOnce } = spec
+  const { perSecond, workMs, atOnce, lasts = LASTS[scale] } = spec
   const order = { contestant: contestant.name, url, batchSize: 100, inFlight: 4, atOnce, workMs, keepStarts: true }
   const listener = await startListener(order)
   const enqueuer = await contestant.enqueues.run(url)
   const writers = await Promise.all(Array.from({ length: WRITERS }, () => enqueuer.open()))
-  const schedule = { fromMs: monotonicMs() + START_MS, perSecond, messages: perSecond * SECONDS[scale] }
+  const schedule = { fromMs: monotonicMs() + START_MS, perSecond, messages: perSecond * lasts.seconds }
   const sentMs = await sendOnSchedule(writers, schedule)
   await Promise.all(writers.map((writer) => writer.close()))
   await drained(contestant, url)
   const report = await listener.stop()
   await enqueuer.stop()
   refuseSaturated(schedule, sentMs, report)
-  return { ...timesOf(schedule, sentMs, report, FIRST_SECONDS[scale]), left: sentMs.length - report.settled }
+  return { ...timesOf(schedule, sentMs, report, lasts), left: sentMs.length - report.settled }
 }
 
 /** Until all is settled, or for so long that it never will be. */
@@ -70,9 +81,10 @@ function timesOf(
   schedule: Schedule,
   sentMs: readonly number[],
   { startedMs }: ListenerReport,
-  firstSeconds: number,
+  { firstSeconds, pointSeconds }: Lasts,
 ): Pick<Measured, 'metrics' | 'series'> {
   const { perSecond, messages } = schedule
+  const point = perSecond * pointSeconds
   const latencies: number[] = []
   for (const [n, ms] of startedMs) latencies[n] ??= ms - dueMs(schedule, n)
   const untilSent = sentMs.map((ms, n) => ms - dueMs(schedule, n))
@@ -84,8 +96,8 @@ function timesOf(
       firstP99: percentile(first, 99),
       sentP99: percentile(untilSent.slice(first.length), 99),
     },
-    series: Array.from({ length: messages / perSecond }, (_, second) =>
-      percentile(latencies.slice(second * perSecond, (second + 1) * perSecond), 99),
+    series: Array.from({ length: messages / point }, (_, at) =>
+      percentile(latencies.slice(at * point, (at + 1) * point), 99),
     ),
   }
 }

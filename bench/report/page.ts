@@ -35,5 +35,8 @@ export function fillPage(page: string, results: readonly CellResult[]): string {
 
 function cellPart(name: string, results: readonly CellResult[]): string {
   const result = results.find((found) => found.name === name)
-  return result === undefined ? `No result yet: \`npm run bench -- --only ${name}\` makes it.` : sectionOf(result)
+  const long = name.startsWith('long-') ? '--long ' : ''
+  return result === undefined
+    ? `No result yet: \`npm run bench -- ${long}--only ${name}\` makes it.`
+    : sectionOf(result)
 }

@@ -6,7 +6,8 @@ import { type Summary, summarise } from '../statistics.ts'
 import type { Environment } from './environment.ts'
 
 /** All that is known of a cell after a run: the content of its file. */
-export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric' | 'series' | 'without'> {
+export interface CellResult
+  extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric' | 'series' | 'pictures' | 'without'> {
   readonly environment: Environment
   readonly rounds: number
   readonly entries: readonly EntryResult[]
@@ -38,13 +39,14 @@ export function toResult(
   entries: readonly Entry[],
   run: { readonly environment: Environment; readonly rounds: number },
 ): CellResult {
-  const { name, title, measures, metric, series, without = {} } = cell
+  const { name, title, measures, metric, series, pictures, without = {} } = cell
   return {
     name,
     title,
     measures,
     metric,
     ...(series && { series }),
+    ...(pictures && { pictures }),
     without,
     ...run,
     entries: entries.map((entry) => toEntryResult(entry, metric, entries)),

@@ -6,12 +6,13 @@ import { CEILINGS, YARDSTICKS } from './yardsticks.ts'
 
 /** A cell's numbers, goals and picture, for the page. */
 export function sectionOf(result: CellResult): string {
-  const { name, title, measures, environment, goals, without = {} } = result
+  const { name, title, measures, environment, goals, pictures = {}, without = {} } = result
   const notAsked = Object.entries(without).map(([contestant, reason]) => `${contestant} (${reason})`)
   return [
     `**${title}.** ${measures}.`,
     ...(environment.scale === 'quick' ? ['**A quick look**, with far fewer messages: not to be quoted.'] : []),
     `![${title}](../bench/results/${name}.svg)`,
+    ...Object.entries(pictures).map(([picture, { y }]) => `![${title}: ${y}](../bench/results/${name}-${picture}.svg)`),
     numbersOf(result),
     goals.map((goal) => goalLine(goal, result)).join('\n'),
     ...(notAsked.length === 0 ? [] : [`Not asked: ${notAsked.join('; ')}.`]),
@@ -47,7 +48,8 @@ const LEASED = 'at least once; exactly once by `transaction()`'
 
 function guaranteeOf({ contestant, guarantee, case: name }: EntryResult, cell: string): string {
   if (cell.startsWith('effects') && contestant.startsWith('pg-boss')) return WITH_COMPLETION
-  const leased = cell.startsWith('leased') || (cell === 'latency-load' && name.endsWith('20 ms'))
+  const leased =
+    cell.startsWith('leased') || cell.startsWith('long-leased') || (cell === 'latency-load' && name.endsWith('20 ms'))
   if (leased && contestant === 'sluice') return LEASED
   return GUARANTEES[contestant] ?? guarantee
 }
@@ -74,6 +76,9 @@ const METRICS: Readonly<Record<string, string>> = {
   least: 'fastest',
   firstP99: 'p99 of the first seconds',
   sentP99: 'p99 until it is sent',
+  slowest: 'slowest ten seconds',
+  lastOverFirst: 'last ÷ first minute',
+  size: 'MiB of tables at most',
 }
 
 interface Column {

@@ -3,11 +3,11 @@ import { join } from 'node:path'
 import { whyMissing } from '../packages.ts'
 import type { CellResult } from './result.ts'
 
-/** Writes a cell's file, and its chart beside it, if what draws it is installed. */
+/** Writes a cell's file, and its charts beside it, if what draws them is installed. */
 export async function writeResult(result: CellResult, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, `${result.name}.json`), `${JSON.stringify(result, null, 2)}\n`)
   if (whyMissing('echarts') !== undefined) return
-  const { chartOf } = await import('./chart.ts')
-  await writeFile(join(folder, `${result.name}.svg`), chartOf(result))
+  const { chartsOf } = await import('./chart.ts')
+  for (const [name, svg] of Object.entries(chartsOf(result))) await writeFile(join(folder, `${name}.svg`), svg)
 }

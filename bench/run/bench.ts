@@ -13,6 +13,7 @@ import { type BenchServer, startServer } from './server.ts'
 
 export interface BenchOptions {
   readonly quick?: true
+  readonly long?: true
   readonly rounds?: number
   /** Names of cells and contestants; all of either kind if none is named. */
   readonly only: readonly string[]
@@ -26,7 +27,7 @@ const ROOT = join(import.meta.dirname, '../..')
 export async function runBench(options: BenchOptions): Promise<void> {
   const interrupted = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort(new Error(signal)))
-  const server = await startServer()
+  const server = await startServer(options.long)
   try {
     const results = await runCells(server, options, interrupted.signal)
     if (options.json) console.log(JSON.stringify(results, null, 2))
@@ -45,7 +46,8 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
   const noCharts = whyMissing('echarts')
   if (noCharts !== undefined) say(`Without charts: ${noCharts}`)
   const results: CellResult[] = []
-  for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
+  const cells = CELLS.filter(({ long }) => long === options.long)
+  for (const cell of chosen(cells, (found) => found.name, options.only)) {
     say(`\n${cell.name}`)
     const contestants = await contestantsOf(cell, options.only, server)
     if (contestants.length === 0) {

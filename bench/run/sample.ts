@@ -7,7 +7,7 @@ import type { Contestant } from '../contestant.ts'
 import type { BenchDatabase } from './server.ts'
 
 /** What one sample gave: its metrics, or why there are none. */
-export type Sample = Pick<Measured, 'metrics' | 'series'> | { readonly failed: string }
+export type Sample = Pick<Measured, 'metrics' | 'series' | 'pictures'> | { readonly failed: string }
 
 /** What the process of a sample is told. */
 export interface SampleOrder {
@@ -36,8 +36,8 @@ export async function takeSample(database: BenchDatabase, spec: SampleSpec, sign
     const answer = await measure(url, spec, signal)
     if ('failed' in answer) return answer
     await verify(client, spec.contestant, answer.measured)
-    const { metrics, series } = answer.measured
-    return series === undefined ? { metrics } : { metrics, series }
+    const { metrics, series, pictures } = answer.measured
+    return { metrics, ...(series && { series }), ...(pictures && { pictures }) }
   } catch (error) {
     return { failed: error instanceof Error ? error.message : String(error) }
   } finally {
@@ -78,7 +78,7 @@ const SAMPLE_ENVIRONMENT = {
 }
 
 /** Far more than any sample takes that does not hang. */
-const LONGEST_MS = 900_000
+const LONGEST_MS = 1_200_000
 
 async function measure(url: string, spec: SampleSpec, signal: AbortSignal): Promise<SampleAnswer> {
   const child = fork(new URL('./sample-process.ts', import.meta.url), {

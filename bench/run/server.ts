@@ -15,6 +15,9 @@ const SETTINGS = {
   max_connections: 200,
 } as const
 
+/** For samples that last longer than a checkpoint is away: when it comes is left to the server. */
+const { max_wal_size, min_wal_size, checkpoint_timeout, ...LONG_SETTINGS } = SETTINGS
+
 /** Shown with the results, whoever has set them. */
 const SHOWN = [...Object.keys(SETTINGS), 'wal_level', 'commit_delay', 'autovacuum', 'jit', 'work_mem']
 
@@ -33,9 +36,9 @@ export interface BenchServer {
   stop(): Promise<void>
 }
 
-/** A server, and in it databases of this run's own. */
-export async function startServer(): Promise<BenchServer> {
-  const server = await findServer({ settings: SETTINGS })
+/** A server, and in it databases of this run's own. @param long with checkpoints as they come */
+export async function startServer(long?: true): Promise<BenchServer> {
+  const server = await findServer({ settings: long ? LONG_SETTINGS : SETTINGS })
   const databases = new Databases(server.url)
   try {
     const { client } = await databases.get('')
