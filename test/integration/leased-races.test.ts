@@ -200,9 +200,10 @@ describe('a settlement that took effect without an answer', () => {
       const log = new EventLog(sluice.events)
       await put(sluice, queue, [1])
       const pipeline = sluice
-        // With no room for another message no claim sends a COMMIT meanwhile.
         .pipeline(queue, { mode: 'leased', concurrency: 1 })
         .handle(() => {
+          // No claim sends a COMMIT meanwhile.
+          pipeline.pause()
           proxy.passes = (message, { from, application }) => {
             if (from !== 'server' || application !== 'sluice' || !saysCommitted(message)) return true
             proxy.passes = () => true

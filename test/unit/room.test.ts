@@ -17,6 +17,24 @@ describe('the room of a leased pipeline', () => {
     expect(await next).toMatchObject({ most: 1 })
   })
 
+  test('has room for the next message when a handler has answered, until as many wait to be settled', async () => {
+    const room = new Room(2)
+    ;(await room.reserve(2, never))?.use(2)
+    room.answered()
+    room.answered()
+    ;(await room.reserve(2, never))?.use(2)
+    room.answered()
+    const next = room.reserve(2, never)
+    let came = false
+    void next.then(() => {
+      came = true
+    })
+    await Promise.resolve()
+    expect(came).toBe(false)
+    room.settled()
+    expect(await next).toMatchObject({ most: 1 })
+  })
+
   test('has none for a claim that is stopped while it waits', async () => {
     const room = new Room(4)
     await room.reserve(4, never)
@@ -34,7 +52,8 @@ describe('the room of a leased pipeline', () => {
     reserved?.use(1)
     reserved?.release()
     reserved?.release()
-    room.giveBack(1)
+    room.answered()
+    room.settled()
     expect(await empty).toBe(true)
   })
 })

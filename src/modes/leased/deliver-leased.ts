@@ -41,7 +41,7 @@ export async function deliverLeased(
     // What the server refuses to remove fails, or is put aside.
     removed = settled.every(({ outcome }) => outcome.kind === 'ack')
   }
-  const settler = new Settler(runtime, { ...consumption, onSettled }, () => renewals.delete(leased))
+  const settler = new Settler(runtime, { ...consumption, onSettled }, { ended: () => renewals.delete(leased) })
   const renewals = new Renewals(leaseMs, (leases) => void settler.renew(leases))
   settler.setClock(clock)
   renewals.add([leased])

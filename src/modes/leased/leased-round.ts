@@ -21,7 +21,7 @@ import { Settler } from './settle/settler.ts'
 
 /**
  * Claims messages under a lease in a short transaction, and has them handled with none open. A round is one claim, or
- * several in a backlog: it ends while its handlers run, and the next one waits until there is room for a message.
+ * several in a backlog: it ends while its handlers run, and the next one waits until there is room for a handler.
  */
 export class LeasedRound implements Round {
   readonly #runtime: Runtime
@@ -50,7 +50,10 @@ export class LeasedRound implements Round {
     this.#source = new LeasedSource(runtime, consumption.plan)
     this.#losses = new Losses(queue, runtime.report)
     this.#room = new Room(concurrency)
-    this.#settler = new Settler(runtime, consumption, (...ended) => this.#ended(...ended))
+    this.#settler = new Settler(runtime, consumption, {
+      decided: () => this.#room.answered(),
+      ended: (...ended) => this.#ended(...ended),
+    })
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
@@ -199,12 +202,12 @@ export class LeasedRound implements Round {
     return this.#runtime.inHand.recorded(record, evidence || rows.some(({ expired }) => expired))
   }
 
-  /** Its room is free. @param decided undefined: it was lost */
+  /** It is settled. @param decided undefined: it was lost */
   #ended(leased: LeasedMessage, decided: Decided | undefined): void {
     const { row } = leased.message
     this.#renewals.delete(leased)
     this.#endedSince = true
-    this.#room.giveBack(1)
+    this.#room.settled()
     const left = (this.#batches.get(leased.batchId) ?? 1) - 1
     if (left > 0) this.#batches.set(leased.batchId, left)
     else if (this.#batches.delete(leased.batchId)) this.#runtime.inHand.end(leased.batchId)

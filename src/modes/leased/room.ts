@@ -1,9 +1,15 @@
 import { untilAborted } from '../../basics/until-aborted.ts'
 
-/** Room for the messages that a leased pipeline may have in flight. It comes back message by message. */
+/**
+ * Room for the messages whose handlers a leased pipeline may run at a time. It comes back message by message, when the handler
+ * has answered: the settlement does not keep the next message waiting, until as many wait for theirs as may run.
+ */
 export class Room {
   #size: number
+  /** By claims on their way, and by messages whose handlers run. */
   #taken = 0
+  /** Their handlers have answered. */
+  #settling = 0
   #changed: PromiseWithResolvers<void> | undefined
 
   constructor(size: number) {
@@ -15,18 +21,31 @@ export class Room {
    * While the claim is on its way more becomes free, so under load claims grow by themselves.
    */
   async reserve(most: number, signal: AbortSignal): Promise<Reservation | undefined> {
-    while (!signal.aborted && this.#taken >= this.#size) await untilAborted(this.#nextChange(), signal)
+    while (!signal.aborted && this.#free <= 0) await untilAborted(this.#nextChange(), signal)
     if (signal.aborted) return undefined
-    const reserved = Math.min(most, this.#size - this.#taken)
+    const reserved = Math.min(most, this.#free)
     this.#taken += reserved
     return new Reservation(this, reserved)
   }
 
-  /** Resolves when none is taken. Returns whether any was. */
+  /** Resolves when none is taken, and all are settled. Returns whether any was not. */
   async empty(): Promise<boolean> {
-    const waits = this.#taken > 0
-    while (this.#taken > 0) await this.#nextChange()
+    const waits = this.#holds > 0
+    while (this.#holds > 0) await this.#nextChange()
     return waits
+  }
+
+  /** The handler of a message has answered, or is not called. */
+  answered(): void {
+    this.#taken -= 1
+    this.#settling += 1
+    this.#announce()
+  }
+
+  /** Such a message is settled, or lost. */
+  settled(): void {
+    this.#settling -= 1
+    this.#announce()
   }
 
   giveBack(messages: number): void {
@@ -38,6 +57,14 @@ export class Room {
   resize(size: number): void {
     this.#size = size
     this.#announce()
+  }
+
+  get #holds(): number {
+    return this.#taken + this.#settling
+  }
+
+  get #free(): number {
+    return Math.min(this.#size - this.#taken, 2 * this.#size - this.#holds)
   }
 
   #announce(): void {
@@ -63,7 +90,7 @@ export class Reservation {
     this.#left = most
   }
 
-  /** So many messages were found: each gives its own room back when it ends. */
+  /** So many messages were found: each gives its own room back. */
   use(messages: number): void {
     this.#left -= messages
   }

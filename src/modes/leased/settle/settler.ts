@@ -30,19 +30,18 @@ export class Settler {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
-  readonly #onEnded: OnEnded
+  readonly #hears: HearsSettler
   /** What decisions go by, with the clock of the last claim. */
   rules: Rules
   readonly #waiting: OutcomeQueue
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
 
-  /** @param onEnded called when a message is settled or lost, and its room is free */
-  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, onEnded: OnEnded) {
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, hears: HearsSettler) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
-    this.#onEnded = onEnded
+    this.#hears = hears
     this.rules = rulesOf(runtime, consumption.plan, { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 })
     this.#waiting = new OutcomeQueue(() => this.#start())
     this.#renewer = new Renewer(this.#writer, () => this.#start())
@@ -53,8 +52,9 @@ export class Settler {
     this.rules = rulesOf(this.#runtime, this.#consumption.plan, clock)
   }
 
-  /** Writes what was decided about a message. */
+  /** Writes what was decided about a message, once. */
   settle(leased: LeasedMessage, decided: Decided): void {
+    this.#hears.decided?.()
     // What the handler's own transaction did is kept, whatever the handler did after it.
     const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased.message) : decided
     // This process has lost it, and perhaps claimed it again since.
@@ -227,9 +227,14 @@ export class Settler {
 
   #end(leased: LeasedMessage, decided: Decided | undefined): void {
     leased.end()
-    this.#onEnded(leased, decided)
+    this.#hears.ended(leased, decided)
   }
 }
 
-/** Undefined: it was lost. */
-type OnEnded = (leased: LeasedMessage, decided: Decided | undefined) => void
+/** Hears of each message twice. */
+interface HearsSettler {
+  /** What becomes of it is to be written. */
+  decided?(): void
+  /** It is settled, or lost: then `decided` is undefined. */
+  ended(leased: LeasedMessage, decided: Decided | undefined): void
+}
