@@ -74,9 +74,29 @@ export class Caller {
     const call = { messages, attempt, time, deadline }
     try {
       const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
-      if (isPromise(returned) || !attempt.unused) return this.#await(call, returned)
+      return isPromise(returned) ? this.#await(call, returned) : this.#answered(call, returned)
+    } catch (error) {
+      return this.#fail(call, error)
+    }
+  }
+
+  #await(call: Call, returned: PromiseLike<unknown>): Promise<Called> {
+    return new Promise((resolve) => {
+      call.deadline.hear(
+        returned,
+        call.attempt,
+        (result) => resolve(this.#answered(call, result)),
+        (error) => resolve(this.#fail(call, error)),
+      )
+    })
+  }
+
+  #answered(call: Call, result: unknown): Called | Promise<Called> {
+    const { messages, attempt, time } = call
+    if (attempt.unfinished || !attempt.unused) return this.#finish(call, result)
+    try {
       this.#end(time)
-      const outcomes = this.#outcomesOf(messages, attempt, returned)
+      const outcomes = this.#outcomesOf(messages, attempt, result)
       attempt.close()
       this.#over(call)
       return outcomes
@@ -85,10 +105,10 @@ export class Caller {
     }
   }
 
-  async #await(call: Call, returned: unknown): Promise<Called> {
+  /** Of a handler that has used its attempt. */
+  async #finish(call: Call, result: unknown): Promise<Called> {
     const { messages, attempt, time, deadline } = call
     try {
-      const result = isPromise(returned) ? await deadline.await(returned, attempt) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await deadline.await(attempt.finished(), attempt)
       this.#end(time)

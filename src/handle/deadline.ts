@@ -57,13 +57,39 @@ export class Deadline {
    * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
    */
   await<T>(work: PromiseLike<T>, sender?: StatementSender): Promise<T> {
+    return new Promise((resolve, reject) => this.hear(work, sender, resolve, reject))
+  }
+
+  /**
+   * As {@link await}, without a promise: calls one of the two, once, and later. A promise for each layer between a handler and
+   * its outcome was a tenth of what a message allocates.
+   */
+  hear<T>(
+    work: PromiseLike<T>,
+    sender: StatementSender | undefined,
+    onResult: (result: T) => void,
+    onError: (error: unknown) => void,
+  ): void {
     this.#sender = sender
     this.#timer ??= startTimer(this.#onTime, this.#timeoutMs)
-    return new Promise<T>((resolve, reject) => {
-      this.#reject = reject
-      work.then(resolve, reject)
-      if (this.#batch.aborted) this.#onBatchEnd()
-    })
+    let isHeard = false
+    const fail = (error: unknown) => {
+      if (isHeard) return
+      isHeard = true
+      onError(error)
+    }
+    const answer = (result: T) => {
+      if (isHeard) return
+      isHeard = true
+      onResult(result)
+    }
+    this.#reject = (error) => {
+      if (isHeard) return
+      isHeard = true
+      queueMicrotask(() => onError(error))
+    }
+    work.then(answer, fail)
+    if (this.#batch.aborted) this.#onBatchEnd()
   }
 
   /** The handler that runs is to end, for this reason. */

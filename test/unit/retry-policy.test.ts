@@ -167,7 +167,7 @@ describe('a policy that throws, or answers no time,', () => {
     })
     settlement.reportAll(report)
     expect(written).toEqual([
-      ['mails', ['7'], [6_000_000], [1], [expect.any(String)], 5_000_000, [expect.stringContaining('web-1')]],
+      ['mails', '{7}', [6_000_000], [1], [expect.any(String)], 5_000_000, [expect.stringContaining('web-1')]],
     ])
     expect(events.map((event) => event.kind)).toEqual(['retryPolicy.failed', 'message.failed'])
     expect(events[1]).toMatchObject({ retryInMs: 1_000 })

@@ -77,7 +77,7 @@ export class LeasedBatch implements Decisions {
     stopping.addEventListener('abort', stop)
     try {
       const { kind } = this.#consumption.handler
-      await Promise.all(kind === 'each' ? this.#runEach(stopping) : this.#runGroups(stopping))
+      await (kind === 'each' ? this.#runEach(stopping) : this.#runGroups(stopping))
     } finally {
       stopping.removeEventListener('abort', stop)
     }
@@ -85,20 +85,38 @@ export class LeasedBatch implements Decisions {
 
   /**
    * The handlers run side by side: a claim takes one message of each key at most, so none waits for another. A call that
-   * answers at once leaves its deadline to the next message. Returns the others.
+   * answers at once leaves its deadline to the next message.
    */
-  #runEach(stopping: AbortSignal): readonly Promise<void>[] {
-    const running: Promise<void>[] = []
+  #runEach(stopping: AbortSignal): Promise<void> {
+    const all = Promise.withResolvers<void>()
+    let running = 1
+    const over = () => {
+      running -= 1
+      if (running === 0) all.resolve()
+    }
     let call = this.#newCall(stopping)
     for (const leased of this.#messages) {
       const started = this.#start(call, leased)
       if (started === undefined) continue
-      this.#listen(call, [leased])
-      running.push(this.#end(call, [leased], started))
+      running += 1
+      this.#endAfter(started, call, [leased], over)
       call = this.#newCall(stopping)
     }
-    void this.#end(call, [], Promise.resolve())
-    return running
+    this.#end(call, [])
+    over()
+    return all.promise
+  }
+
+  #endAfter(started: Promise<void>, call: LeasedCall, group: readonly LeasedMessage[], over: () => void): void {
+    this.#listen(call, group)
+    const end = () => {
+      this.#end(call, group)
+      over()
+    }
+    started.then(end, (error: unknown) => {
+      this.#failed(call, group, error)
+      end()
+    })
   }
 
   /** Undefined: its handler has answered. */
@@ -113,16 +131,26 @@ export class LeasedBatch implements Decisions {
     }
   }
 
-  #runGroups(stopping: AbortSignal): readonly Promise<void>[] {
+  async #runGroups(stopping: AbortSignal): Promise<void> {
     const hasEvidence = ({ message }: LeasedMessage) => message.evidence !== undefined
     const others = this.#messages.filter((leased) => !hasEvidence(leased))
     const alone = this.#messages.filter(hasEvidence).map((leased) => [leased])
-    return [...(others.length > 0 ? [others] : []), ...alone].map((group) => {
-      const call = this.#newCall(stopping)
-      this.#listen(call, group)
-      const messages = group.map(({ message }) => message)
-      return this.#end(call, group, this.#run.run(messages, call.deadline))
-    })
+    const groups = [...(others.length > 0 ? [others] : []), ...alone]
+    await Promise.all(groups.map((group) => this.#runGroup(this.#newCall(stopping), group)))
+  }
+
+  async #runGroup(call: LeasedCall, group: readonly LeasedMessage[]): Promise<void> {
+    this.#listen(call, group)
+    try {
+      await this.#run.run(
+        group.map(({ message }) => message),
+        call.deadline,
+      )
+    } catch (error) {
+      this.#failed(call, group, error)
+    } finally {
+      this.#end(call, group)
+    }
   }
 
   /** It ends when the lease of one of its messages is lost. */
@@ -133,19 +161,17 @@ export class LeasedBatch implements Decisions {
     }
   }
 
-  async #end({ ending, deadline }: LeasedCall, group: readonly LeasedMessage[], running: Promise<void>): Promise<void> {
-    try {
-      await running
-    } catch (error) {
-      // A lost lease or a stop is reported elsewhere.
-      const { queue } = this.#consumption.plan
-      if (!ending.aborted)
-        this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
-    } finally {
-      deadline.end()
-      this.#endings.delete(ending)
-      this.#giveBackUndecided(group)
-    }
+  /** A lost lease or a stop is reported elsewhere. */
+  #failed({ ending }: LeasedCall, group: readonly LeasedMessage[], error: unknown): void {
+    if (ending.aborted) return
+    const { queue } = this.#consumption.plan
+    this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
+  }
+
+  #end({ ending, deadline }: LeasedCall, group: readonly LeasedMessage[]): void {
+    deadline.end()
+    this.#endings.delete(ending)
+    this.#giveBackUndecided(group)
   }
 
   #giveBackUndecided(group: readonly LeasedMessage[]): void {

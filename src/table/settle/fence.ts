@@ -1,3 +1,4 @@
+import { bigintArray } from '../bigint-array.ts'
 import { type ByVersion, byVersion, inEveryVersion, ofVersion } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement, textOf } from '../statement.ts'
@@ -28,7 +29,7 @@ export interface LeasedId {
 
 export function leased(messages: readonly LeasedId[]): Fence {
   const leases = new Map(messages.map(({ id, lease }) => [id, lease]))
-  return { kind: 'leased', params: (ids) => [ids.map((id) => leases.get(id))] }
+  return { kind: 'leased', params: (ids) => [bigintArray(ids.map((id) => leases.get(id) ?? 'NULL'))] }
 }
 
 /** A statement for each fence and each way to find rows. */
@@ -86,7 +87,8 @@ export async function sendFenced(
   serverVersion: number,
   [queue, ids, ...params]: readonly [queue: string, ids: readonly string[], ...rest: readonly unknown[]],
 ): Promise<readonly string[]> {
-  const sent = execute(ofVersion(statements[fence.kind], serverVersion), [queue, ids, ...params, ...fence.params(ids)])
+  const one = ofVersion(statements[fence.kind], serverVersion)
+  const sent = execute(one, [queue, bigintArray(ids), ...params, ...fence.params(ids)])
   const rows = await requiringRows(sent)
   return fence.kind === 'locked' ? NO_IDS : rows.map((row) => textOf(row, 'id'))
 }

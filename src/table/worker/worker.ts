@@ -1,3 +1,4 @@
+import { bigintArray } from '../bigint-array.ts'
 import { CONFIGURE_PLANNER } from '../planner.ts'
 import { type Execute, numberOf, statement } from '../statement.ts'
 import { FREED, WAKE } from './reap.ts'
@@ -98,8 +99,8 @@ export async function recordBatches(
     ended,
     begun.map((batch) => batch.id),
     begun.map((batch) => batch.queue),
-    begun.map((batch) => `{${batch.messageIds.join()}}`),
-    begun.map(({ attempts }) => (attempts.some((failed) => failed > 0) ? `{${attempts.join()}}` : '{}')),
+    begun.map((batch) => bigintArray(batch.messageIds)),
+    begun.map(({ attempts }) => (attempts.some((failed) => failed > 0) ? bigintArray(attempts) : '{}')),
     begun.map((batch) => batch.leased === true),
   ])
 }
