@@ -44,8 +44,8 @@ export const blockedLoop = scenario({
     title: 'hanging handlers that are not counted',
     edits: [
       {
-        file: 'handle/call.ts',
-        from: '    if (time.tookMs > this.#consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
+        file: 'handle/caller.ts',
+        from: '    if (time.tookMs > this.consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
         to: '',
       },
     ],

@@ -11,23 +11,35 @@ import { HandedMessage } from './handed-message.ts'
 export class DeliveredMessage {
   readonly row: ClaimedRow
   readonly queue: string
-  readonly attempt: number
-  readonly evidence: Evidence | undefined
+  #evidence: Evidence | undefined
   #payload: unknown
   #parsed = false
   #headers: Headers | undefined
   #handed: Message | undefined
 
-  /**
-   * @param evidence about the message. Each process that died with it in flight counts as an attempt. If an attempt was
-   * lost and is not settled yet, this is that attempt again.
-   */
   constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {
     this.queue = queue
     this.row = row
-    this.evidence = evidence
+    this.#evidence = evidence
+  }
+
+  get evidence(): Evidence | undefined {
+    return this.#evidence
+  }
+
+  /** Evidence about the message, found before its handler begins. */
+  suspect(evidence: Evidence): void {
+    this.#evidence = evidence
+  }
+
+  /**
+   * Each process that died with it in flight counts as an attempt. If an attempt was lost and is not settled yet, this is that
+   * attempt again.
+   */
+  get attempt(): number {
+    const attempt = this.lostTry?.attempt ?? this.row.attempt + (this.#evidence?.crashes ?? 0) + 1
     // An INSERT by hand may have any number, and one more must fit the column.
-    this.attempt = Math.min(this.lostTry?.attempt ?? row.attempt + (evidence?.crashes ?? 0) + 1, LARGEST_INTEGER)
+    return Math.min(attempt, LARGEST_INTEGER)
   }
 
   /** What handlers and callers get: a plain object, apart from this. */
@@ -70,7 +82,7 @@ export class DeliveredMessage {
   }
 
   /** Makes it new, as if no handler had had it: it is handed out and parsed anew, and not validated. */
-  renew(): void {
+  reset(): void {
     this.#parsed = false
     this.#headers = undefined
     this.#handed = undefined

@@ -1,4 +1,5 @@
-import type { CallTime, StatementSender } from './deadline.ts'
+import type { CallTime } from './call-time.ts'
+import type { StatementSender } from './deadline.ts'
 import type { RunContext } from './run-context.ts'
 
 /**

@@ -4,10 +4,12 @@ import { messageCancelled } from '../errors.ts'
 import type { QueueDefinition } from '../queues.ts'
 import { acceptPayload, refusalOf } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
-import { type Called, Caller, CallFailed } from './call.ts'
+import { type Called, CallFailed } from './call.ts'
+import { Caller } from './caller.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
-import { Deadline } from './deadline.ts'
-import type { Ending } from './ending.ts'
+import type { Deadline } from './deadline.ts'
+import { Deadlines } from './deadlines.ts'
+import { type Heard, HeardLater } from './heard.ts'
 import { Results } from './results.ts'
 
 /**
@@ -22,6 +24,7 @@ export class BatchRun {
   readonly #definition: QueueDefinition | undefined
   readonly #caller: Caller
   readonly #results: Results
+  readonly #deadlines: Deadlines
   readonly #startedAt = performance.now()
 
   constructor(runtime: HandlerRuntime, consumption: Consumption, batch: BatchToRun) {
@@ -31,6 +34,9 @@ export class BatchRun {
     this.#definition = runtime.definitionOf(consumption.plan)
     this.#caller = new Caller(consumption, batch)
     this.#results = new Results(runtime, consumption, batch)
+    const { plan, handler } = consumption
+    const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'
+    this.#deadlines = new Deadlines(plan.timeoutMs, late)
   }
 
   /**
@@ -47,11 +53,14 @@ export class BatchRun {
     return this.#results.begun
   }
 
-  /** For handlers that run one after another. @param ending aborts when nothing can come of them any more */
-  deadline(ending: Ending): Deadline {
-    const { plan, handler } = this.#consumption
-    const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'
-    return new Deadline(plan.timeoutMs, late, ending)
+  /** For handlers that run one after another. */
+  deadline(): Deadline {
+    return this.#deadlines.next()
+  }
+
+  /** Nothing can come of the batch any more. */
+  stop(reason: unknown): void {
+    this.#deadlines.stop(reason)
   }
 
   /**
@@ -74,28 +83,45 @@ export class BatchRun {
   }
 
   async #runOneByOne(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
+    let heard = new HeardLater<Called | undefined>()
     for (const message of messages) {
-      const running = this.handle(message, deadline)
-      if (running !== undefined) await running
+      if (!this.handle(message, deadline, heard)) continue
+      this.add([message], await heard.result)
+      heard = new HeardLater()
     }
   }
 
-  /** Handles one message, for those before it have ended. Undefined: this one has ended too, without a wait. */
-  handle(message: DeliveredMessage, deadline: Deadline): Promise<void> | undefined {
-    if (!this.#reaches(message, deadline)) return undefined
-    return this.#mayBeRefused(message) ? this.#admitAndCall(message, deadline) : this.#callAlone(message, deadline)
-  }
-
-  async #admitAndCall(message: DeliveredMessage, deadline: Deadline): Promise<void> {
-    if (await this.#admits(message, deadline)) await this.#callAlone(message, deadline)
-  }
-
-  #callAlone(message: DeliveredMessage, deadline: Deadline): Promise<void> | undefined {
+  /**
+   * Handles one message, for those before it have ended. Returns whether it waits.
+   *
+   * @param heard then gets what the call has come to, for {@link add}
+   */
+  handle(message: DeliveredMessage, deadline: Deadline, heard: Heard<Called | undefined>): boolean {
+    if (!this.#reaches(message, deadline)) return false
+    if (this.#mayBeRefused(message)) {
+      void this.#admitAndCall(message, deadline, heard)
+      return true
+    }
     const alone = [message]
-    const called = this.#call(alone, deadline)
-    if (called instanceof Promise) return called.then((answer) => void this.#results.add(alone, answer))
+    const called = this.#call(alone, deadline, heard)
+    if (called === undefined) return true
     this.#results.add(alone, called)
-    return undefined
+    return false
+  }
+
+  /** A call is over. @param called undefined: there was none, and the message is settled */
+  add(messages: readonly DeliveredMessage[], called: Called | undefined): void {
+    if (called !== undefined) this.#results.add(messages, called)
+  }
+
+  async #admitAndCall(message: DeliveredMessage, deadline: Deadline, heard: Heard<Called | undefined>): Promise<void> {
+    try {
+      if (!(await this.#admits(message, deadline))) return heard.answered(undefined)
+      const called = this.#call([message], deadline, heard)
+      if (called !== undefined) heard.answered(called)
+    } catch (error) {
+      heard.failed(error)
+    }
   }
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
@@ -105,9 +131,12 @@ export class BatchRun {
       if (!this.#reaches(message, deadline)) continue
       if (!this.#mayBeRefused(message) || (await this.#admits(message, deadline))) fit.push(message)
     }
-    if (fit.length === 0 || this.#results.add(fit, await this.#call(fit, deadline))) return
+    if (fit.length === 0) return
+    const heard = new HeardLater<Called>()
+    const called = this.#call(fit, deadline, heard) ?? (await heard.result)
+    if (this.#results.add(fit, called)) return
     // The handler may have changed what it was given.
-    for (const message of fit) message.renew()
+    for (const message of fit) message.reset()
     await this.#runOneByOne(fit, deadline)
   }
 
@@ -146,8 +175,8 @@ export class BatchRun {
     return false
   }
 
-  #call(messages: readonly DeliveredMessage[], deadline: Deadline): Called | Promise<Called> {
+  #call(messages: readonly DeliveredMessage[], deadline: Deadline, heard: Heard<Called>): Called | undefined {
     this.#results.begin(messages)
-    return this.#caller.call(messages, deadline)
+    return this.#caller.call(messages, deadline, heard)
   }
 }

@@ -4,10 +4,11 @@ import type { Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Attempt } from './attempt.ts'
 import type { BatchToRun } from './batch-to-run.ts'
+import type { CallTime } from './call-time.ts'
 import type { Consumption } from './consumption.ts'
-import type { CallTime, Deadline } from './deadline.ts'
+import type { Deadline } from './deadline.ts'
+import type { Heard } from './heard.ts'
 import { outcomesOf } from './outcomes-of.ts'
-import type { RunContext } from './run-context.ts'
 
 /** What one call of a handler came to: an outcome for each of its messages, or how it failed. */
 export type Called = readonly Outcome[] | CallFailed
@@ -27,155 +28,156 @@ export class CallFailed {
   }
 }
 
-/** By how much a deadline may be late on a busy machine. Less than the server's grace. */
-const HUNG_MS = 500
-
 /** What a call needs to know of what is consumed. */
-interface ToConsume extends Pick<Consumption, 'handler' | 'meter'> {
+export interface ToConsume extends Pick<Consumption, 'handler' | 'meter'> {
   readonly plan: Pick<PipelinePlan, 'timeoutMs'>
 }
 
 /** What a call needs of its batch. */
-type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitionOf'>
+export type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitionOf'>
 
-/** A call of the handler that runs. */
-interface Call {
-  readonly messages: readonly DeliveredMessage[]
-  readonly attempt: Attempt
-  readonly time: CallTime
-  readonly deadline: Deadline
+/** What a call has in common with the others of its batch. */
+export interface Calls {
+  readonly consumption: ToConsume
+  readonly batch: ToCall
+  /** A call is over. */
+  ended(call: Call): void
 }
 
-/** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
-export class Caller {
-  readonly #consumption: ToConsume
-  readonly #batch: ToCall
-  #hung: readonly DeliveredMessage[] = []
+/** A call of the handler. */
+export class Call implements Heard<unknown> {
+  readonly messages: readonly DeliveredMessage[]
+  readonly time: CallTime
+  readonly #of: Calls
+  readonly #attempt: Attempt
+  readonly #deadline: Deadline
+  readonly #heard: Heard<Called>
 
-  constructor(consumption: ToConsume, batch: ToCall) {
-    this.#consumption = consumption
-    this.#batch = batch
+  constructor(of: Calls, messages: readonly DeliveredMessage[], deadline: Deadline, heard: Heard<Called>) {
+    this.messages = messages
+    this.#of = of
+    this.#deadline = deadline
+    this.#heard = heard
+    this.#attempt = of.batch.attempt(messages)
+    this.time = deadline.next(messages)
   }
 
-  /** The messages of the last call that held the process so long that even its deadline came late. */
-  get hung(): readonly DeliveredMessage[] {
-    return this.#hung
-  }
-
-  /**
-   * A promise only if the handler has returned one, or has left something to end: for a handler that answers at once,
-   * promises took a quarter of the time that a message takes.
-   *
-   * @throws only if nothing can come of the batch any more
-   */
-  call(messages: readonly DeliveredMessage[], deadline: Deadline): Called | Promise<Called> {
-    const attempt = this.#batch.attempt(messages)
-    const time = this.#begin(messages, deadline)
-    const call = { messages, attempt, time, deadline }
+  /** Undefined: it is heard later. */
+  run(): Called | undefined {
+    this.#measureWait()
     try {
-      const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
-      return isPromise(returned) ? this.#await(call, returned) : this.#answered(call, returned)
+      const returned = this.#handle()
+      if (!isPromise(returned)) return this.#answer(returned)
+      this.#deadline.hear(returned, this.#attempt, this)
     } catch (error) {
-      return this.#fail(call, error)
+      this.failed(error)
     }
+    return undefined
   }
 
-  #await(call: Call, returned: PromiseLike<unknown>): Promise<Called> {
-    return new Promise((resolve) => {
-      call.deadline.hear(
-        returned,
-        call.attempt,
-        (result) => resolve(this.#answered(call, result)),
-        (error) => resolve(this.#fail(call, error)),
-      )
-    })
+  answered(result: unknown): void {
+    const called = this.#answer(result)
+    if (called !== undefined) this.#heard.answered(called)
   }
 
-  #answered(call: Call, result: unknown): Called | Promise<Called> {
-    const { messages, attempt, time } = call
-    if (attempt.unfinished || !attempt.unused) return this.#finish(call, result)
+  failed(error: unknown): void {
+    this.#tell(this.#fail(error))
+  }
+
+  /** What the handler answers. Undefined: something is left to end, and it is heard later. */
+  #answer(result: unknown): Called | undefined {
+    const attempt = this.#attempt
     try {
-      this.#end(time)
-      const outcomes = this.#outcomesOf(messages, attempt, result)
-      attempt.close()
-      this.#over(call)
-      return outcomes
+      if (!attempt.unfinished && attempt.unused) {
+        this.#end()
+        const outcomes = this.#outcomesOf(result)
+        attempt.close()
+        this.#over()
+        return outcomes
+      }
+      this.#tell(this.#finish(result))
     } catch (error) {
-      return this.#fail(call, error)
+      this.failed(error)
     }
+    return undefined
   }
 
   /** Of a handler that has used its attempt. */
-  async #finish(call: Call, result: unknown): Promise<Called> {
-    const { messages, attempt, time, deadline } = call
+  async #finish(result: unknown): Promise<Called> {
+    const attempt = this.#attempt
     try {
       // What the handler has not awaited counts as its time.
-      if (attempt.unfinished) await deadline.await(attempt.finished(), attempt)
-      this.#end(time)
-      const outcomes = this.#outcomesOf(messages, attempt, result)
+      if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
+      this.#end()
+      const outcomes = this.#outcomesOf(result)
       if (attempt.unused) attempt.close()
       else if (this.#isUndone(outcomes)) await attempt.undo()
       else await attempt.keep()
-      this.#over(call)
+      this.#over()
       return outcomes
     } catch (error) {
-      return this.#fail(call, error)
+      return this.#fail(error)
     }
   }
 
-  async #fail(call: Call, error: unknown): Promise<CallFailed> {
-    const { attempt, time, deadline } = call
+  async #fail(error: unknown): Promise<CallFailed> {
     try {
-      this.#end(time)
-      await this.#undo(attempt)
-      return new CallFailed(error, { committed: attempt.committed, isOver: deadline.isOver })
+      this.#end()
+      await this.#undo()
+      return new CallFailed(error, { committed: this.#attempt.committed, isOver: this.#deadline.isOver })
     } finally {
-      this.#over(call)
+      this.#over()
     }
   }
 
-  #handle(messages: readonly DeliveredMessage[], context: RunContext): unknown {
-    const { handler } = this.#consumption
-    if (handler.kind === 'each') return handler.handle(messages[0]!.handed, context)
-    return handler.handle(
-      messages.map((message) => message.handed),
-      context,
-    )
-  }
-
-  #outcomesOf(messages: readonly DeliveredMessage[], attempt: Attempt, returned: unknown): readonly Outcome[] {
-    return outcomesOf(this.#consumption.handler.kind, this.#batch.partitionOf, messages, attempt, returned)
-  }
-
-  async #undo(attempt: Attempt): Promise<void> {
+  async #undo(): Promise<void> {
+    const attempt = this.#attempt
     attempt.close()
     if (attempt.lost !== undefined) throw attempt.lost
-    if (attempt.busy) await this.#batch.cancel()
+    if (attempt.busy) await this.#of.batch.cancel()
     await attempt.undo()
   }
 
-  #begin(messages: readonly DeliveredMessage[], deadline: Deadline): CallTime {
-    const time = deadline.next(messages)
-    const { clock } = this.#batch
-    if (clock !== undefined)
-      for (const { row } of messages) this.#consumption.meter.begun(row.dueUs, clock, time.startedAtMs)
-    return time
+  #tell(called: Promise<Called>): void {
+    called.then(
+      (answer) => this.#heard.answered(answer),
+      (error: unknown) => this.#heard.failed(error),
+    )
   }
 
-  #end(time: CallTime): void {
-    if (time.end()) this.#consumption.meter.handled(time.startedAtMs, time.endedAtMs)
+  #handle(): unknown {
+    const { handler } = this.#of.consumption
+    const { messages, time } = this
+    if (handler.kind === 'each') {
+      const message = messages[0]!
+      return handler.handle(message.handed, this.#attempt.context(time, message.attempt))
+    }
+    const handed = messages.map((message) => message.handed)
+    return handler.handle(handed, this.#attempt.context(time, undefined))
   }
 
-  #over({ messages, time, deadline }: Call): void {
-    deadline.over()
-    if (time.tookMs > this.#consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages
+  #measureWait(): void {
+    const { batch, consumption } = this.#of
+    if (batch.clock === undefined) return
+    for (const { row } of this.messages) consumption.meter.begun(row.dueUs, batch.clock, this.time.startedAtMs)
   }
 
-  #attemptOf(messages: readonly DeliveredMessage[]): number | undefined {
-    return this.#consumption.handler.kind === 'each' ? messages[0]?.attempt : undefined
+  #end(): void {
+    if (this.time.end()) this.#of.consumption.meter.handled(this.time.startedAtMs, this.time.endedAtMs)
+  }
+
+  #over(): void {
+    this.#deadline.over()
+    this.#of.ended(this)
+  }
+
+  #outcomesOf(result: unknown): readonly Outcome[] {
+    const { batch, consumption } = this.#of
+    return outcomesOf(consumption.handler.kind, batch.partitionOf, this.messages, this.#attempt, result)
   }
 
   #isUndone([outcome]: readonly Outcome[]): boolean {
-    return this.#consumption.handler.kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
+    const { kind } = this.#of.consumption.handler
+    return kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
   }
 }

@@ -1,40 +1,59 @@
-import { startTimer } from '../basics/start-timer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Ending } from './ending.ts'
+import { CallTime } from './call-time.ts'
 import { handlerTimeout, type LateSubject } from './handler-timeout.ts'
+import { type Heard, HeardLater } from './heard.ts'
+
+/** Who sends the handler's statements. */
+export interface StatementSender {
+  /** One of them is on the server: it runs, or waits for a lock. */
+  readonly awaitsAnswer: boolean
+}
+
+/** What a deadline has in common with the others of its batch. */
+interface Common {
+  readonly timeoutMs: number
+  readonly subject: LateSubject
+  /** Why nothing can come of the batch any more. */
+  readonly stopped: Stopped | undefined
+  /** A handler is waited for. */
+  watch(deadline: Deadline): void
+  /** No other handler is. */
+  forget(deadline: Deadline): void
+}
+
+export interface Stopped {
+  readonly reason: unknown
+}
 
 /**
- * The time of handlers that run one after another: one timer and one listener for all of them. A handler
- * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
- * does then no longer counts.
+ * The time of handlers that run one after another. A handler cannot be killed: when its time is up it goes on, with its signal
+ * aborted and its transaction closed, and what it does then no longer counts.
  */
 export class Deadline {
-  readonly #timeoutMs: number
-  readonly #subject: LateSubject
-  readonly #batch: Ending
-  readonly #onBatchEnd = () => this.#give(this.#batch.reason)
+  readonly #all: Common
   #time: CallTime | undefined
   #running: readonly DeliveredMessage[] = NOTHING
-  #timer: NodeJS.Timeout | undefined
-  #reject: ((error: unknown) => void) | undefined
+  #heard: Heard<never> | undefined
   #sender: StatementSender | undefined
+  #stopped: Stopped | undefined
 
-  /** `batch`: aborts when nothing can come of the batch any more. */
-  constructor(timeoutMs: number, subject: LateSubject, batch: Ending) {
-    this.#timeoutMs = timeoutMs
-    this.#subject = subject
-    this.#batch = batch
-    batch.addEventListener('abort', this.#onBatchEnd)
+  constructor(all: Common) {
+    this.#all = all
   }
 
   /** Nothing can come of its handlers any more. */
   get isOver(): boolean {
-    return this.#batch.aborted
+    return this.#whyOver !== undefined
   }
 
   /** The messages of the call that runs. */
   get running(): readonly DeliveredMessage[] {
     return this.#running
+  }
+
+  /** Of the handler that runs. */
+  get leftMs(): number {
+    return this.#all.timeoutMs - (this.#time?.tookMs ?? 0)
   }
 
   /** The next handler begins. @param messages those that it is called with; none: a schema is asked before it */
@@ -57,107 +76,65 @@ export class Deadline {
    * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
    */
   await<T>(work: PromiseLike<T>, sender?: StatementSender): Promise<T> {
-    return new Promise((resolve, reject) => this.hear(work, sender, resolve, reject))
+    const heard = new HeardLater<T>()
+    this.hear(work, sender, heard)
+    return heard.result
   }
 
   /**
-   * As {@link await}, without a promise: calls one of the two, once, and later. A promise for each layer between a handler and
-   * its outcome was a tenth of what a message allocates.
+   * As {@link await}, without a promise of its own: one for each layer between a handler and its outcome was a tenth of what a
+   * message allocates.
    */
-  hear<T>(
-    work: PromiseLike<T>,
-    sender: StatementSender | undefined,
-    onResult: (result: T) => void,
-    onError: (error: unknown) => void,
-  ): void {
+  hear<T>(work: PromiseLike<T>, sender: StatementSender | undefined, heard: Heard<T>): void {
     this.#sender = sender
-    this.#timer ??= startTimer(this.#onTime, this.#timeoutMs)
-    let isHeard = false
-    const fail = (error: unknown) => {
-      if (isHeard) return
-      isHeard = true
-      onError(error)
-    }
-    const answer = (result: T) => {
-      if (isHeard) return
-      isHeard = true
-      onResult(result)
-    }
-    this.#reject = (error) => {
-      if (isHeard) return
-      isHeard = true
-      queueMicrotask(() => onError(error))
-    }
-    work.then(answer, fail)
-    if (this.#batch.aborted) this.#onBatchEnd()
+    this.#heard = heard
+    this.#all.watch(this)
+    work.then(
+      (result) => {
+        if (this.#isHeardBy(heard)) heard.answered(result)
+      },
+      (error: unknown) => {
+        if (this.#isHeardBy(heard)) heard.failed(error)
+      },
+    )
+    if (this.#whyOver !== undefined) this.abort(this.#whyOver.reason)
   }
 
   /** The handler that runs is to end, for this reason. */
   abort(reason: unknown): void {
-    this.#give(reason)
+    this.#time?.abort(reason)
+    const heard = this.#heard
+    this.#heard = undefined
+    if (heard !== undefined) queueMicrotask(() => heard.failed(reason))
+  }
+
+  /** As {@link abort}, and nothing can come of later ones. */
+  stop(reason: unknown): void {
+    this.#stopped ??= { reason }
+    this.abort(reason)
+  }
+
+  /** The time of the handler that runs is up. */
+  late(): void {
+    const { subject, timeoutMs } = this.#all
+    this.abort(handlerTimeout(subject, timeoutMs, this.#sender?.awaitsAnswer === true))
   }
 
   /** The batch has no more handlers. */
   end(): void {
-    clearTimeout(this.#timer)
-    this.#batch.removeEventListener('abort', this.#onBatchEnd)
+    this.#all.forget(this)
   }
 
-  /** Set for an earlier handler, it may come too early for this one. */
-  readonly #onTime = (): void => {
-    const leftMs = this.#timeoutMs - (this.#time?.tookMs ?? 0)
-    this.#timer = leftMs > 0 ? startTimer(this.#onTime, Math.ceil(leftMs)) : undefined
-    if (leftMs <= 0) this.#give(handlerTimeout(this.#subject, this.#timeoutMs, this.#sender?.awaitsAnswer === true))
+  get #whyOver(): Stopped | undefined {
+    return this.#stopped ?? this.#all.stopped
   }
 
-  #give(error: unknown): void {
-    this.#time?.abort(error)
-    this.#reject?.(error)
+  /** Whether it still waits. From here on it does not. */
+  #isHeardBy(heard: Heard<never>): boolean {
+    if (this.#heard !== heard) return false
+    this.#heard = undefined
+    return true
   }
 }
 
 const NOTHING: readonly DeliveredMessage[] = []
-
-/** One handler's part of a batch's time. */
-export class CallTime {
-  readonly startedAtMs = performance.now()
-  #startedAt = this.startedAtMs
-  #endedAt: number | undefined
-  #controller: AbortController | undefined
-
-  /** Made when it is first asked for: most handlers never do. */
-  get signal(): AbortSignal {
-    this.#controller ??= new AbortController()
-    return this.#controller.signal
-  }
-
-  get tookMs(): number {
-    return (this.#endedAt ?? performance.now()) - this.#startedAt
-  }
-
-  restart(): void {
-    this.#startedAt = performance.now()
-  }
-
-  /** The handler is over. What the server takes for its end is not its time. Returns whether it was not over before. */
-  end(): boolean {
-    if (this.#endedAt !== undefined) return false
-    this.#endedAt = performance.now()
-    return true
-  }
-
-  get endedAtMs(): number {
-    return this.#endedAt ?? performance.now()
-  }
-
-  abort(reason: unknown): void {
-    this.#controller ??= new AbortController()
-    this.#controller.abort(reason)
-  }
-}
-
-/** Who sends the handler's statements. */
-export interface StatementSender {
-  /** One of them is on the server: it runs, or waits for a lock. */
-  readonly awaitsAnswer: boolean
-}

@@ -1,6 +1,6 @@
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
-import type { CallTime } from './deadline.ts'
+import type { CallTime } from './call-time.ts'
 import type { HandlerTransaction } from './transaction/handler-transaction.ts'
 
 /** What a handler gets from the mode of its pipeline, without the types of the user's queues. */

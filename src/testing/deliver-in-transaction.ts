@@ -1,6 +1,6 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { CallTime } from '../handle/call-time.ts'
 import type { AnyHandler } from '../handle/consumption.ts'
-import { CallTime } from '../handle/deadline.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import type { Attempt } from '../../src/handle/attempt.ts'
-import { Caller, CallFailed } from '../../src/handle/call.ts'
-import { Deadline } from '../../src/handle/deadline.ts'
-import { SingleEnding } from '../../src/handle/ending.ts'
+import { type Called, CallFailed } from '../../src/handle/call.ts'
+import { Caller } from '../../src/handle/caller.ts'
+import { Deadlines } from '../../src/handle/deadlines.ts'
+import { HeardLater } from '../../src/handle/heard.ts'
 import type { RunContext } from '../../src/handle/run-context.ts'
 import { retryLater } from '../../src/message.ts'
 import { Meter } from '../../src/statistics/meter.ts'
@@ -47,25 +48,26 @@ const MESSAGES = [new DeliveredMessage('mails', claimedRow({ id: '7' }))]
 function call(handle: () => unknown, attempt: NothingSent) {
   const meter = new Meter()
   const consumption = { handler: { kind: 'each' as const, handle }, meter, plan: { timeoutMs: 60_000 } }
-  const deadline = new Deadline(60_000, 'handler', new SingleEnding())
+  const deadline = new Deadlines(60_000, 'handler').next()
   const caller = new Caller(consumption, { attempt: () => attempt, cancel: async () => undefined })
-  const called = caller.call(MESSAGES, deadline)
-  return { called, end: () => deadline.end() }
+  const heard = new HeardLater<Called>()
+  const atOnce = caller.call(MESSAGES, deadline, heard)
+  return { atOnce, later: heard.result, end: () => deadline.end() }
 }
 
 describe('a handler that has sent nothing', () => {
   test('and answers at once costs no promise', () => {
     const attempt = new NothingSent({ unused: true })
-    expect(call(() => undefined, attempt).called).toEqual([{ kind: 'ack' }])
-    expect(call(() => retryLater(), attempt).called).toEqual([{ kind: 'retry' }])
+    expect(call(() => undefined, attempt).atOnce).toEqual([{ kind: 'ack' }])
+    expect(call(() => retryLater(), attempt).atOnce).toEqual([{ kind: 'retry' }])
     expect(attempt.ends).toEqual(['closed', 'closed'])
   })
 
   test('and returns a promise is awaited', async () => {
     const attempt = new NothingSent({ unused: true })
-    const { called, end } = call(async () => retryLater(), attempt)
-    expect(called).toBeInstanceOf(Promise)
-    expect(await called).toEqual([{ kind: 'retry' }])
+    const { atOnce, later, end } = call(async () => retryLater(), attempt)
+    expect(atOnce).toBeUndefined()
+    expect(await later).toEqual([{ kind: 'retry' }])
     expect(attempt.ends).toEqual(['closed'])
     end()
   })
@@ -75,8 +77,8 @@ describe('a handler that has sent nothing', () => {
     ['returns what is no outcome', () => 'done'],
   ])('and %s has failed, and is undone', async (_, handle) => {
     const attempt = new NothingSent({ unused: true })
-    const { called, end } = call(handle, attempt)
-    expect(await called).toBeInstanceOf(CallFailed)
+    const { later, end } = call(handle, attempt)
+    expect(await later).toBeInstanceOf(CallFailed)
     expect(attempt.ends).toEqual(['closed', 'undone'])
     end()
   })
@@ -85,13 +87,13 @@ describe('a handler that has sent nothing', () => {
 describe('a handler that has sent something', () => {
   test('is kept if it returns nothing, without a promise of its own', async () => {
     const attempt = new NothingSent({ unused: false })
-    expect(await call(() => undefined, attempt).called).toEqual([{ kind: 'ack' }])
+    expect(await call(() => undefined, attempt).later).toEqual([{ kind: 'ack' }])
     expect(attempt.ends).toEqual(['kept'])
   })
 
   test('is undone if it asks for a retry', async () => {
     const attempt = new NothingSent({ unused: false })
-    expect(await call(() => retryLater(), attempt).called).toEqual([{ kind: 'retry' }])
+    expect(await call(() => retryLater(), attempt).later).toEqual([{ kind: 'retry' }])
     expect(attempt.ends).toEqual(['undone'])
   })
 })

@@ -5,8 +5,11 @@ test('a cancellation is heard also by what begins to listen after it', () => {
   const leased = leasedMessage('1')
   leased.cancel()
   let heard = 0
-  leased.whenCancelled(() => {
-    heard += 1
+  leased.hear({
+    lost: () => undefined,
+    cancelled: () => {
+      heard += 1
+    },
   })
   expect([heard, leased.isCancelled]).toEqual([1, true])
 })

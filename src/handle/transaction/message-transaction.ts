@@ -9,7 +9,7 @@ import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/co
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
-import type { CallTime } from '../deadline.ts'
+import type { CallTime } from '../call-time.ts'
 import { type EnqueueIn, type RunContext, TransactionalRunContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'

@@ -1,11 +1,11 @@
 import { Gate } from '../../basics/gate.ts'
-import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { leaseLost } from '../../errors.ts'
 import { acceptPayload } from '../../handle/admit.ts'
-import { Caller, CallFailed } from '../../handle/call.ts'
+import { type Called, CallFailed } from '../../handle/call.ts'
+import { Caller } from '../../handle/caller.ts'
 import type { Consumption } from '../../handle/consumption.ts'
-import { Deadline } from '../../handle/deadline.ts'
-import { SingleEnding } from '../../handle/ending.ts'
+import { Deadlines } from '../../handle/deadlines.ts'
+import { HeardLater } from '../../handle/heard.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import { ACK, decideAcked } from '../../settle/decide.ts'
@@ -47,7 +47,7 @@ export async function deliverLeased(
   renewals.add([leased])
   const handled = handle(runtime, consumption, settler, leased)
   await Promise.allSettled([handled])
-  settler.settle(leased, decideAcked(leased.message))
+  settler.settle(leased, decideAcked(leased))
   await leased.ended
   runtime.inHand.end(leased.batchId)
   if (!removed) throw leaseLost(queue, leased.id)
@@ -62,14 +62,14 @@ async function handle(
 ): Promise<Outcome> {
   const { plan } = consumption
   const options = { runtime, queue: plan.queue, enqueue: runtime.enqueue, gate: new Gate(1), renew: settler.renew }
-  const signal = new SingleEnding()
-  leased.whenLost((reason) => signal.abort(reason))
-  const deadline = new Deadline(plan.timeoutMs, 'handler', signal)
+  const deadline = new Deadlines(plan.timeoutMs, 'handler').next()
+  leased.hear({ lost: (reason) => deadline.stop(reason), cancelled: () => undefined })
   const attempt = () => new LeasedAttempt(options, [leased])
   try {
-    await acceptPayload(leased.message, runtime.definitionOf(plan), deadline)
+    await acceptPayload(leased, runtime.definitionOf(plan), deadline)
     const caller = new Caller(consumption, { attempt, cancel: async () => undefined })
-    const called = await caller.call([leased.message], deadline)
+    const heard = new HeardLater<Called>()
+    const called = caller.call([leased], deadline, heard) ?? (await heard.result)
     if (called instanceof CallFailed) throw called.error
     return called[0] ?? ACK
   } finally {
@@ -87,11 +87,11 @@ async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan
     return claimLocked(execute, queue, [id], { lease, ms, serverVersion: serverVersion() })
   })
   const clock = { nowUs: claimed.nowUs, sentAtMs, answeredAtMs: performance.now() }
-  const messages = claimed.rows.map((taken) => new DeliveredMessage(queue, taken))
+  const claim = { lease, batchId, ms, claimedAtMs: sentAtMs, claimedUs: claimed.nowUs }
+  const messages = claimed.rows.map((taken) => new LeasedMessage(queue, taken, claim))
   const record = { id: batchId, queue, messageIds: messages.map(({ id }) => id), attempts: messages.map(() => 0) }
   await inHand.recorded({ ...record, leased: true }, false)
-  const [message] = messages
-  if (message === undefined) throw new TypeError('claim_locked: expected the message that was inserted')
-  const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs, claimedUs: claimed.nowUs })
+  const [leased] = messages
+  if (leased === undefined) throw new TypeError('claim_locked: expected the message that was inserted')
   return { leased, clock }
 }

@@ -3,7 +3,7 @@ import { pause } from '../../basics/pause.ts'
 import { startTimer } from '../../basics/start-timer.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
-import type { CallTime } from '../../handle/deadline.ts'
+import type { CallTime } from '../../handle/call-time.ts'
 import { checkFunction } from '../../handle/handler.ts'
 import { type EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
 import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
@@ -246,7 +246,7 @@ export class LeasedAttempt implements Attempt {
    */
   async #remove(execute: Execute): Promise<void> {
     const { runtime, queue } = this.#options
-    const acked = this.#messages.map(({ message }) => decideAcked(message))
+    const acked = this.#messages.map((leased) => decideAcked(leased))
     // Nothing of it depends on the clock.
     const { written, all } = sendDecisions(execute, leasedRows(runtime, queue, this.#messages, 0), acked)
     await allAnswered(all)

@@ -1,9 +1,10 @@
-import type { DeliveredMessage } from '../../claim/delivered-message.ts'
+import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { SluiceError } from '../../errors.ts'
 import { leaseLost } from '../../errors.ts'
+import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { LeasedId } from '../../table/settle/fence.ts'
 
-/** The lease of a message. */
+/** What the leases of one claim have in common. */
 export interface LeaseInHand {
   readonly lease: string
   readonly batchId: number
@@ -22,45 +23,55 @@ export interface LeaseInHand {
  */
 type Hold = 'ours' | 'locked' | 'committed' | 'lost'
 
+/** Hears what becomes of a message while its handler runs. */
+export interface HearsLease {
+  /** Nothing can come of the message any more. */
+  lost(reason: SluiceError): void
+  /** The message is cancelled while its lease is ours. */
+  cancelled(leased: LeasedMessage): void
+}
+
 /** A message in flight under a lease of this process. */
-export class LeasedMessage implements LeasedId {
-  /** Another one when evidence is known of it, before its handler begins. */
-  message: DeliveredMessage
-  readonly lease: string
-  readonly batchId: number
-  readonly claimedUs: number
+export class LeasedMessage extends DeliveredMessage implements LeasedId {
+  readonly #claim: LeaseInHand
   /** For how long a claim or a renewal makes it last: its own time, or its pipeline's. */
   readonly leaseMs: number
   #hold: Hold = 'ours'
   #lost: SluiceError | undefined
-  #onLost: ((reason: SluiceError) => void) | undefined
   #cancelled = false
-  #onCancelled: (() => void) | undefined
+  #hears: HearsLease | undefined
   /** A notification or the poll has said that it is cancelled. */
   cancelAsked = false
-  readonly #claimedAtMs: number
+  /** What becomes of it is decided: its settlement is on its way. */
+  isDecided = false
   #renewedAtMs: number
   #over = false
   /** Made when it is waited for, which few messages need. */
   #ended: PromiseWithResolvers<void> | undefined
 
-  constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs, claimedUs }: LeaseInHand) {
-    this.message = message
-    this.lease = lease
-    this.batchId = batchId
-    this.claimedUs = claimedUs
-    this.leaseMs = message.row.options?.leaseMs ?? ms
-    this.#claimedAtMs = claimedAtMs
-    this.#renewedAtMs = claimedAtMs
+  constructor(queue: string, row: ClaimedRow, claim: LeaseInHand) {
+    super(queue, row)
+    this.#claim = claim
+    this.leaseMs = row.options?.leaseMs ?? claim.ms
+    this.#renewedAtMs = claim.claimedAtMs
   }
 
-  get id(): string {
-    return this.message.id
+  get lease(): string {
+    return this.#claim.lease
+  }
+
+  get batchId(): number {
+    return this.#claim.batchId
+  }
+
+  /** When it was claimed, by the database's clock, in microseconds since 1970. */
+  get claimedUs(): number {
+    return this.#claim.claimedUs
   }
 
   /** How long ago its claim was sent. */
   get ageMs(): number {
-    return performance.now() - this.#claimedAtMs
+    return performance.now() - this.#claim.claimedAtMs
   }
 
   /** When the lease ends if it is not renewed, by this process's clock: a little too early. */
@@ -117,23 +128,18 @@ export class LeasedMessage implements LeasedId {
     return this.#lost
   }
 
-  /** Calls `hear` when the lease is lost, also if it is already. A signal for each message would be most of what it costs. */
-  whenLost(hear: (reason: SluiceError) => void): void {
-    if (this.#lost === undefined) this.#onLost = hear
-    else hear(this.#lost)
-  }
-
-  /** Calls `hear` when the message is cancelled while it is ours, also if it is already: its handler may not run yet. */
-  whenCancelled(hear: () => void): void {
-    this.#onCancelled = hear
-    if (this.#cancelled) hear()
+  /** Its handler begins. What is lost or cancelled already is heard at once: its handler may not run yet. */
+  hear(hears: HearsLease): void {
+    this.#hears = hears
+    if (this.#lost !== undefined) hears.lost(this.#lost)
+    if (this.#cancelled) hears.cancelled(this)
   }
 
   /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
   cancel(): void {
     if (this.#over || this.#hold !== 'ours') return
     this.#cancelled = true
-    this.#onCancelled?.()
+    this.#hears?.cancelled(this)
   }
 
   /** @param sentAtMs when the renewal was sent */
@@ -145,8 +151,8 @@ export class LeasedMessage implements LeasedId {
   lose(): void {
     if (this.#over || this.#hold !== 'ours') return
     this.#hold = 'lost'
-    this.#lost = leaseLost(this.message.queue, this.id, this.cancelAsked)
-    this.#onLost?.(this.#lost)
+    this.#lost = leaseLost(this.queue, this.id, this.cancelAsked)
+    this.#hears?.lost(this.#lost)
   }
 
   /** It is settled or given back, or its loss is known. */

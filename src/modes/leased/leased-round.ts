@@ -1,7 +1,6 @@
 import { Gate } from '../../basics/gate.ts'
 import type { Admission } from '../../claim/admission.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
-import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand } from '../../demand/round.ts'
@@ -152,7 +151,7 @@ export class LeasedRound implements Round {
     for (const leased of all) {
       if (leased.hasRunOut) leased.lose()
       const known = evidence.get(leased.id)
-      if (known !== undefined) leased.message = new DeliveredMessage(queue, leased.message.row, known)
+      if (known !== undefined) leased.suspect(known)
     }
     report({ kind: 'batch.claimed', queue, messages: all.length, oldestDueMs: oldestMs(answer) })
     const isSuspect = ({ id }: LeasedMessage) => !alone && isLastChance(evidence.get(id), crashLimit)
@@ -170,10 +169,8 @@ export class LeasedRound implements Round {
     const { queue, leaseMs: ms } = this.#consumption.plan
     this.#settler.setClock(answer)
     this.#batches.set(batchId, answer.rows.length)
-    const all = answer.rows.map((row) => {
-      const message = new DeliveredMessage(queue, row)
-      return new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: answer.sentAtMs, claimedUs: answer.nowUs })
-    })
+    const claim = { lease, batchId, ms, claimedAtMs: answer.sentAtMs, claimedUs: answer.nowUs }
+    const all = answer.rows.map((row) => new LeasedMessage(queue, row, claim))
     this.#renewals.add(all)
     this.#stopHearing ??= this.#runtime.cancellations.hear(queue, (request) => void this.#cancelled(request))
     return all
@@ -204,7 +201,7 @@ export class LeasedRound implements Round {
 
   /** It is settled. @param decided undefined: it was lost */
   #ended(leased: LeasedMessage, decided: Decided | undefined): void {
-    const { row } = leased.message
+    const { row } = leased
     this.#renewals.delete(leased)
     this.#endedSince = true
     this.#room.settled()

@@ -150,7 +150,11 @@ export class TransactionalBatch {
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     this.#run = run
-    const deadline = run.deadline(connection.signal)
+    const deadline = run.deadline()
+    const { signal } = connection
+    const stop = () => run.stop(signal.reason)
+    signal.addEventListener('abort', stop)
+    if (signal.aborted) stop()
     const { queue } = this.#consumption.plan
     const stopHearing = cancellations.hear(queue, ({ id, askedUs }) => {
       if (askedUs >= claimed.nowUs) run.cancel(id, deadline)
@@ -160,6 +164,7 @@ export class TransactionalBatch {
       await run.run(messages, deadline)
     } finally {
       stopHearing()
+      signal.removeEventListener('abort', stop)
     }
   }
 

@@ -175,7 +175,7 @@ export class LeaseWriter {
  * nearly all.
  */
 function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['behind'] {
-  const suspects = outcomes.filter(({ isBack, leased }) => !isBack && leased.message.evidence !== undefined)
+  const suspects = outcomes.filter(({ isBack, leased }) => !isBack && leased.evidence !== undefined)
   if (suspects.length === 0) return undefined
   return async (execute, ids) => {
     // What its handler's own transaction has removed is found by no statement.

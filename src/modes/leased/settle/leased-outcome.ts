@@ -72,7 +72,7 @@ export class LeasedOutcome {
     this.#refusals += 1
     if (this.#refusals < MOST_REFUSALS) return this
     if (this.isBack || this.leased.isCommitted || this.#stage === 'aside') return undefined
-    const { message } = this.leased
+    const message = this.leased
     if (this.#stage === 'refused' || message.attempt >= rules.attempts.mostOf(message)) {
       const aside = decide(message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, rules)
       return new LeasedOutcome(this.leased, aside, 'aside')

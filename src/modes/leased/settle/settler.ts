@@ -56,7 +56,7 @@ export class Settler {
   settle(leased: LeasedMessage, decided: Decided): void {
     this.#hears.decided?.()
     // What the handler's own transaction did is kept, whatever the handler did after it.
-    const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased.message) : decided
+    const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased) : decided
     // This process has lost it, and perhaps claimed it again since.
     if (leased.lost !== undefined) this.#lost(leased)
     else {
@@ -67,7 +67,7 @@ export class Settler {
 
   /** Gives a message back as it was. */
   giveBack(leased: LeasedMessage): void {
-    this.settle(leased, decideBack(leased.message, this.rules))
+    this.settle(leased, decideBack(leased, this.rules))
   }
 
   /** Makes leases last for their whole time from now. Those that are gone are lost. Resolves when that is known. */
@@ -219,7 +219,7 @@ export class Settler {
 
   #lost(leased: LeasedMessage): void {
     const { queue } = this.#consumption.plan
-    const { id, attempt, row } = leased.message
+    const { id, attempt, row } = leased
     if (leased.cancelAsked) this.#runtime.report({ kind: 'message.cancelled', queue, id, type: row.type, attempt })
     else this.#runtime.report({ kind: 'lease.lost', queue, id, attempt })
     this.#end(leased, undefined)
