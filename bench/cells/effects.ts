@@ -13,7 +13,10 @@ export const effectsEach: Cell = {
   cases: [drainCase({ full: 60_000, quick: 6_000 }, { batchSize: 50, inFlight: 4, work: 'insert each' })],
   asks: ({ consumes }) => consumes !== undefined,
   without: { 'raw-loop-kept-plans': 'the loop by hand is asked' },
-  goals: [{ of: { contestant: 'sluice' }, over: { contestant: 'raw-loop' }, atLeast: 0.75 }],
+  goals: [
+    { of: { contestant: 'sluice' }, over: { contestant: 'raw-loop' }, atLeast: 0.75 },
+    { of: { contestant: 'sluice' }, over: { contestant: 'pg-boss' }, atLeast: 1 },
+  ],
 }
 
 export const effectsBatch: Cell = {

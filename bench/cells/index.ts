@@ -12,7 +12,7 @@ import { leasedBatches, leasedSingles } from './leased-drain.ts'
 import { leasedLive, leasedWaiting } from './leased-handlers.ts'
 import { LONG_CELLS } from './long.ts'
 import { memory } from './memory.ts'
-import { ordering } from './ordering.ts'
+import { leasedOrdering, ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
 import { standby } from './standby.ts'
@@ -47,6 +47,7 @@ export const CELLS: readonly Cell[] = [
   memory,
   leasedBatches,
   leasedSingles,
+  leasedOrdering,
   leasedWaiting,
   leasedLive,
   leasedPinnedHorizon,

@@ -23,7 +23,7 @@ export const streamGroup: Cell = {
   goals: BATCHES.map((batch) => ({
     of: { contestant: 'sluice', case: batchesName(batch) },
     over: { contestant: 'raw-log', case: batchesName(batch) },
-    atLeast: 0.7,
+    atLeast: 0.75,
   })),
 }
 
@@ -66,7 +66,11 @@ export const streamPgq: Cell = {
   ),
   // All of them on the same server, which is not the one that the bench brings.
   asks: ({ name }) => process.env.DATABASE_URL !== undefined && ['sluice', 'raw-log', 'pgq'].includes(name),
-  goals: [],
+  goals: PGQ_BATCHES.map((batch) => ({
+    of: { contestant: 'sluice', case: batchesName(batch) },
+    over: { contestant: 'pgq', case: batchesName(batch) },
+    atLeast: 1.2,
+  })),
 }
 
 export const streamCatchUp: Cell = {

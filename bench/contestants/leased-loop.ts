@@ -94,8 +94,14 @@ class LeasedLoop implements Consumer {
   async #handle({ id, payload }: ClaimedRows['rows'][number], lease: string): Promise<void> {
     await this.#spec.handle?.(JSON.parse(payload) as Payload)
     this.#ended.push({ id, lease })
+    this.#settleSoon()
+  }
+
+  #settleSoon(): void {
     this.#settling ??= this.#settleAll().finally(() => {
       this.#settling = undefined
+      // A handler may have ended between the last look and here.
+      if (this.#ended.length > 0) this.#settleSoon()
     })
   }
 
