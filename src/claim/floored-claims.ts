@@ -8,6 +8,7 @@ import {
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
 } from '../table/claim/claim-ordered.ts'
+import { KEYS_PER_SLOT } from '../table/claim/ordered-statements.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type ClaimRequest, type MessageKind, mayHaveMore } from './claim-answer.ts'
@@ -104,11 +105,11 @@ export class FlooredClaims {
   #claimSlots(execute: Execute, terms: ClaimRequest, bottom: boolean): Promise<OrderedClaim> {
     const { queue } = this.#plan
     const { lease } = terms
-    const slots = this.floors.slots(bottom)
     const limit = this.#limitOf(terms)
-    return this.floors.anyHeld
-      ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
-      : claimFreeSlots(execute, queue, slots, limit, lease)
+    if (!this.floors.anyHeld) return claimFreeSlots(execute, queue, this.floors.slots(bottom), limit, lease)
+    // The next claim begins behind those that this one takes from.
+    const slots = this.floors.slots(bottom, lease && Math.ceil(limit / KEYS_PER_SLOT))
+    return claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
   }
 
   #limitOf({ most = this.#most }: ClaimRequest): number {

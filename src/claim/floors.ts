@@ -98,10 +98,14 @@ export class Floors {
       .map(([priority, floor]) => ({ priority, ...(isBelow(floor, highest) ? floor : highest) }))
   }
 
-  /** The slots, starting one further at each call, so that none is served before the others for ever. */
-  slots(bottom: boolean): readonly SlotPosition[] {
+  /**
+   * The slots, starting further on at each call, so that none is served before the others for ever.
+   *
+   * @param taken how many of them a full claim takes from
+   */
+  slots(bottom: boolean, taken = 1): readonly SlotPosition[] {
     const all = [...this.#slots.values()].map((floor) => floor.position(bottom))
-    this.#turn = all.length === 0 ? 0 : (this.#turn + 1) % all.length
+    this.#turn = all.length === 0 ? 0 : (this.#turn + taken) % all.length
     return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
   }
 

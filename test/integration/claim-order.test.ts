@@ -10,6 +10,9 @@ import type { TestDatabase } from '../support/servers/database.ts'
 
 const LEASE: Lease = { lease: leaseOf(7, 1), ms: 600_000, serverVersion: inject('serverVersion') }
 
+let batchId = 100
+const newLease = (): Lease => ({ ...LEASE, lease: leaseOf(7, ++batchId) })
+
 const withKeys = base.extend('keys', async ({ database, queue, begin }) => {
   const keys = await keysOf(database)
   const { execute, commit } = await begin()
@@ -136,6 +139,52 @@ describe('one of a key at a time', () => {
     expect(idsOf(await claimFrom('0', another, LEASE))).toEqual([redriven])
     await another.commit()
     expect(idsOf(await claimFrom(later!, process))).toEqual([])
+  })
+})
+
+describe('a claim under a lease takes of a slot', () => {
+  test('one message of each key, in order, whether a key of it is in hand or not', async ({
+    queue,
+    begin,
+    database,
+    keys,
+  }) => {
+    const [a, b, c] = keys.same
+    const put5 = [{ key: a }, { key: a }, { key: b }, { key: a }, { key: b }]
+    const [firstA, secondA, firstB] = await put(database, queue, put5)
+    const { execute, commit } = await begin()
+    const take = () => claimSlots(execute, queue, [{ slot: keys.slot, id: '0' }], 10, [], newLease())
+    expect(idsOf(await take())).toEqual([firstA, firstB])
+    expect(await lockedIds(database, queue)).toEqual([firstA, firstB])
+    await commit()
+    const [firstC] = await put(database, queue, [{ key: c }, { key: c }])
+    expect(idsOf(await take())).toEqual([firstC])
+    await commit()
+    await database.sql('DELETE FROM sluice.message WHERE id = $1', [firstA])
+    expect(idsOf(await take())).toEqual([secondA])
+  })
+
+  test('eight keys at most, and no more than it may take in all', async ({
+    queue,
+    begin,
+    database,
+    keys: { slot },
+  }) => {
+    const nine = await database.sql<{ key: string }>(
+      `SELECT k.key FROM (SELECT 'many ' || n AS key FROM generate_series(1, 20000) n) k
+       WHERE hashtextextended(k.key COLLATE "C", 0) & 255 = $1 LIMIT 9`,
+      [slot],
+    )
+    const ids = await put(database, queue, nine)
+    const take = async (limit: number) => {
+      const { execute, rollBack } = await begin()
+      const taken = idsOf(await claimSlots(execute, queue, [{ slot, id: '0' }], limit, [], newLease()))
+      const locked = await lockedIds(database, queue)
+      await rollBack()
+      return [taken, locked]
+    }
+    expect(await take(100)).toEqual([ids.slice(0, 8), ids.slice(0, 8)])
+    expect(await take(3)).toEqual([ids.slice(0, 3), ids.slice(0, 3)])
   })
 })
 

@@ -22,11 +22,14 @@ const LEAST_WALKED = 100
  */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
-/**
- * A leased claim takes one message of each slot: more of a key would wait for one another in hand, where they take the
- * place of others.
- */
+/** A leased claim takes one message of a key: more would wait for one another in hand, where they take the place of others. */
 const ONE = '1'
+
+/**
+ * It takes as many keys of a slot whose row it has locked, each with its first message that may be handed out. What it costs
+ * to find a slot's keys closed is ten times what it costs to take one more.
+ */
+export const KEYS_PER_SLOT = 8
 
 const HIGHEST_ID = '9223372036854775807'
 
@@ -163,6 +166,31 @@ const freeSlots = (perSlot: string) =>
 export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$4::integer'))
 export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 
+/** In what the claims of the two modes differ. */
+interface SlotsText {
+  /** The most rows of a slot. */
+  readonly perSlot: string
+  /** The first and the last row to take, if a key of the slot is held. */
+  readonly pick: string
+  /** Of the rows between them, which. */
+  readonly isPicked: string
+}
+
+/**
+ * The first rows that are due and not held, of the next 5,000. A message that has closed its key and is
+ * due, but that somebody has locked, is passed over: so there are as many more as there are such messages.
+ */
+function freeRows(most: string, where: string): string {
+  return `
+      SELECT w.id, w.ordering_key FROM (
+        SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+        WHERE ${where} AND ${inSlot('candidate.slot', 'start.id', 'm.slot <= candidate.slot')}
+        ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
+      ) w
+      WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
+      LIMIT (SELECT ${most} + CASE WHEN start.any_held THEN (SELECT count(*) FROM (${DUE_AGAIN}) again) ELSE 0 END)`
+}
+
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
  * are. A claim begins behind the last stretch that follows the others without a gap. A key that was closed by a lease must
@@ -173,10 +201,9 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
  * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
- * live row. A message that has closed its key and is due, but that somebody has locked, is passed over: so `pick` goes on for as
- * many rows more as there are such messages.
+ * live row.
  */
-const slotsClaim = (perSlot: string) =>
+const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
   orderedClaim(
     'claim_slots',
     `, passed AS MATERIALIZED (
@@ -209,16 +236,7 @@ const slotsClaim = (perSlot: string) =>
     ) now
     OFFSET 0
   ) start
-  CROSS JOIN LATERAL (
-    SELECT min(free.id) AS first, max(free.id) AS last FROM (
-      SELECT w.id FROM (
-        SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-        WHERE start.any_held AND ${inSlot('candidate.slot', 'start.id', `m.slot <= candidate.slot`)}
-        ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
-      ) w
-      WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
-      LIMIT (SELECT ${perSlot} + CASE WHEN start.any_held THEN (SELECT count(*) FROM (${DUE_AGAIN}) again) ELSE 0 END)
-    ) free
+  CROSS JOIN LATERAL (${pick}
   ) pick
   CROSS JOIN LATERAL (
     SELECT count(*)::integer AS walked, max(w.id) AS last,
@@ -234,7 +252,7 @@ const slotsClaim = (perSlot: string) =>
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
     WHERE (pick.first IS NOT NULL OR NOT start.any_held)
-      AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
+      AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}${isPicked}
       AND CASE WHEN ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us THEN ${isFree('m')} END
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
@@ -242,8 +260,29 @@ const slotsClaim = (perSlot: string) =>
   ) m ON true
   WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
   )
-export const CLAIM_SLOTS = lockingClaim(slotsClaim('$4::integer'))
-export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 12)
+export const CLAIM_SLOTS = lockingClaim(
+  slotsClaim({
+    perSlot: '$4::integer',
+    pick: `
+    SELECT min(free.id) AS first, max(free.id) AS last FROM (${freeRows('$4::integer', 'start.any_held')}
+    ) free`,
+    isPicked: '',
+  }),
+)
+/** Of each key the first of its rows that are free: a later one waits for the lease of that. */
+export const LEASE_SLOTS = leasingClaim(
+  slotsClaim({
+    perSlot: String(KEYS_PER_SLOT),
+    pick: `
+    SELECT min(first.id) AS first, max(first.id) AS last, pg_catalog.array_agg(first.id) AS ids FROM (
+      SELECT min(free.id) AS id FROM (${freeRows(String(KEYS_PER_SLOT), 'true')}
+      ) free GROUP BY free.ordering_key
+    ) first`,
+    isPicked: `
+      AND m.id = ANY (pick.ids)`,
+  }),
+  12,
+)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
