@@ -11,6 +11,7 @@ import {
   ACK_OF_ANY_LEASE,
   LEASED_KEYS_CLOSED_ABOVE,
   LEASED_KEYS_IGNORED,
+  LEASES_RUN_OF_KEY,
   RENEWAL_OF_ANY_LEASE,
   RESCUE_OPENS_KEY,
   RETRY_OPENS_KEY,
@@ -27,6 +28,7 @@ const TWINS = [
   ['a message that is given up opens its key', RETRY_OPENS_KEY],
   ['a transactional claim does not heed closed keys', LEASED_KEYS_IGNORED],
   ['a lease closes its key for the messages above alone', LEASED_KEYS_CLOSED_ABOVE],
+  ['a leased claim takes two messages of a key', LEASES_RUN_OF_KEY],
   ['a claim does not say what has run out', RUN_OUT_UNTOLD],
 ] as const
 

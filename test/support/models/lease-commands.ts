@@ -59,9 +59,7 @@ function commandOf<T extends readonly unknown[]>(
 
 async function lease(model: LeaseModel, system: LeaseSystem, way: Way, limit: number): Promise<void> {
   const ids = await system.lease(way, limit, model.claims.length + 1)
-  // One of each slot: more would wait for one another in hand.
-  const slots = model.takeable(way).map((slot) => (way === 'unkeyed' ? slot : { ...slot, ids: slot.ids.slice(0, 1) }))
-  expectTaken(ids, slots, limit, way)
+  expectTaken(ids, model.leasable(way), limit, way)
   model.leases(ids)
 }
 

@@ -1,3 +1,5 @@
+import { KEYS_PER_SLOT } from '../../../src/table/claim/ordered-statements.ts'
+
 /** How a claim is sent: for messages without a key, or with one, by either of the two claims that there are for those. */
 export type Way = 'unkeyed' | 'slots' | 'free slots'
 
@@ -52,6 +54,19 @@ export class LeaseModel {
       if (way === 'free slots' && isHeld && all.length > 0) return { ids: [], isLeft: true }
       const isFree = (row: ModelRow) => row.due && !this.#held.has(row.key ?? '') && !isClosed(row, all)
       return { ids: idsOf(all.filter(isFree)), isLeft: false }
+    })
+  }
+
+  /** What a leased claim may take: of a slot one message of each key, of those that it looks at. */
+  leasable(way: Way): readonly Takeable[] {
+    const slots = this.takeable(way)
+    if (way === 'unkeyed') return slots
+    return slots.map((slot) => {
+      if (way === 'free slots') return { ...slot, ids: slot.ids.slice(0, 1) }
+      const rows = slot.ids.map((id) => this.#row(id))
+      const looked = rows.slice(0, KEYS_PER_SLOT + rows.filter(({ lease }) => lease !== null).length)
+      const first = looked.filter(({ key }, at) => looked.findIndex((row) => row.key === key) === at)
+      return { ...slot, ids: idsOf(first).slice(0, KEYS_PER_SLOT) }
     })
   }
 

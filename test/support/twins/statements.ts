@@ -69,6 +69,13 @@ export const LEASED_KEYS_CLOSED_ABOVE = [
   ),
 ]
 
+/** A leased claim takes several messages of a key. */
+export const LEASES_RUN_OF_KEY = of(
+  ['claim_slots_leased', 'claim_slots_leased_by_ctid'],
+  'GROUP BY free.ordering_key',
+  'GROUP BY free.id',
+)
+
 /** A claim that does not say which leases have run out. */
 export const RUN_OUT_UNTOLD = of(
   ['claim', 'claim_slots', 'claim_free_slots'].flatMap((name) => [`${name}_leased`, `${name}_leased_by_ctid`]),
