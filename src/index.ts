@@ -39,6 +39,7 @@ export {
   snooze,
 } from './message.ts'
 export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate } from './message-options.ts'
+export { type BlockingSession, checkMigration, type MigrationCheck, type VersionInUse } from './migrate/check.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Claims } from './operate/claims.ts'
 export type { ClearFilter } from './operate/clear-filter.ts'

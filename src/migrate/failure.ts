@@ -42,7 +42,8 @@ export function metLock(error: unknown): error is SluiceError {
   return error.cause.code !== undefined && LOCK_CODES.includes(error.cause.code)
 }
 
-function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): string | undefined {
+/** What the role lacks, and who can give it. */
+export function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): string | undefined {
   if (owner !== null && !owns) return `Schema "sluice" belongs to ${owner}: connect as that role, not as ${role}`
   if (mayCreate) return undefined
   return `Let the owner of the database run: GRANT CREATE ON DATABASE ${database} TO ${role}`
