@@ -47,7 +47,8 @@ COMMENT ON FUNCTION sluice.remove_expired IS
   'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
--- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
+-- are gone, requests to cancel that are an hour old, what workers did two days ago, and permits and buckets of tenants that
+-- have no messages.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -57,6 +58,7 @@ DECLARE
   claims integer;
   crashes integer;
   requests integer;
+  others integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
@@ -76,9 +78,10 @@ BEGIN
     LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS requests = ROW_COUNT;
-  RETURN claims + crashes + requests + sluice_private.prune_limits(most - claims - crashes - requests);
+  others := claims + crashes + requests + sluice_private.prune_activity(most - claims - crashes - requests);
+  RETURN others + sluice_private.prune_limits(most - others);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
-  'old, and limit records of tenants without messages. Returns how many.';
+  'old, the activity of workers two days ago, and limit records of tenants without messages. Returns how many.';

@@ -1,7 +1,6 @@
 import type pg from 'pg'
 import { connectionOf } from '../basics/connection-of.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
-import { closeClient, executeOn, openClient } from '../connection/open-client.ts'
 import { isSluiceError } from '../errors.ts'
 import {
   type BlockingSession,
@@ -11,7 +10,7 @@ import {
 } from '../table/deployment.ts'
 import { assertServed, type InstalledSchema, readRights, readSchema, SCHEMA_VERSION } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
-import { grantFor } from './failure.ts'
+import { grantFor } from './grant-for.ts'
 import { MIGRATIONS } from './sql-files.ts'
 
 export type { BlockingSession, VersionInUse }
@@ -43,7 +42,10 @@ export interface MigrationCheck {
  * const { ready, pending, problem } = await checkMigration('postgres://owner@localhost:5432/app')
  */
 export async function checkMigration(connection: string | pg.ClientConfig): Promise<MigrationCheck> {
-  const client = await openClient(connectionOf('connection', connection))
+  const config = connectionOf('connection', connection)
+  // Loaded when needed, as the driver is everywhere.
+  const { closeClient, executeOn, openClient } = await import('../connection/open-client.ts')
+  const client = await openClient(config)
   try {
     return await check(executeOn(client))
   } finally {

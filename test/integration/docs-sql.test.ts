@@ -37,6 +37,7 @@ describe('docs/sql.md', () => {
   test('has every public function and parameter', async ({ database }) => {
     const functions = await database.sql<Documented>(FUNCTIONS)
     expect(functions.map(({ name }) => name)).toEqual([
+      'activity',
       'append',
       'append_many',
       'cancel',

@@ -138,6 +138,8 @@ test('the main entry exports these types', () => {
       "PipelineOptions",
       "PopOptions",
       "Processed",
+      "QueueActivity",
+      "QueueActivityOptions",
       "QueueChangeOptions",
       "QueueDefinition",
       "QueueDefinitions",
