@@ -27,10 +27,9 @@ describe('sluice audit', () => {
       new RegExp(`Z +${ME} +dead\\.redrive +${queue} +4 +${dead.slice(0, 3).join(' ')} … +died_before=`),
     )
     expect(lines[3]).toMatch(
-      new RegExp(`Z +${ME} +message\\.cancel +${queue} +1 +${id} +result=cancelled state=ready$`),
+      new RegExp(`Z +${ME} +message\\.cancel +${queue} +1 +${id} +state=ready result=cancelled$`),
     )
-    expect((await cli('audit', queue)).code).toBe(2)
-    expect((await cli('audit')).stdout).toContain('message.cancel')
+    expect((await cli('audit', queue)).stdout).toBe(stdout)
     const one = await cli('audit', 'list', queue, '--id', id, '--newer-than', '1h', '--json')
     expect(JSON.parse(one.stdout)).toMatchObject([
       { action: 'message.cancel', actor: ME, application: 'sluice cli', messageIds: [id], count: 1 },

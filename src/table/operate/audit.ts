@@ -85,7 +85,7 @@ const ENTRY = shape<AuditEntry>({
   action: text(),
   queue: nullable.text(),
   subject: nullable.text(),
-  messageIds: json((column) => `to_json(coalesce(${column}, '{}')::text[])`),
+  messageIds: json((column) => `pg_catalog.to_json(coalesce(${column}, '{}')::text[])`),
   count: number(),
   details: json(),
 })
