@@ -23,6 +23,8 @@ const test = base.extend('client', { scope: 'file' }, async ({ database }, { onC
 })
 
 const ALL: AuditMatch = { queue: null, subject: null, id: null, action: null, actor: null, since: null, before: null }
+/** Behind all of them. EXPLAIN of PostgreSQL 14 cannot show the instant that the first page begins with. */
+const LATEST = { us: String(Date.now() * 1_000 + 3_600_000_000), id: '0' }
 const PAST = Date.now() * 1_000 - 1_000_000_000_000
 
 describe('a page of the audit', () => {
@@ -38,7 +40,7 @@ describe('a page of the audit', () => {
     'of $of reads no more than its rows, with statistics: $statistics',
     async ({ statistics, match, way }, { client }) => {
       await setStatistics(client, statistics, 'sluice.action')
-      const page = await recorded((execute) => readAudit(execute, { ...ALL, ...match }, { after: null, limit: 50 }))
+      const page = await recorded((execute) => readAudit(execute, { ...ALL, ...match }, { after: LATEST, limit: 50 }))
       const { ways, buffers, plan } = await explain(client, page, 'force_custom_plan', PLAN_BY_INDEX.text)
       expect(
         ways.filter((one) => one.includes('action')),
