@@ -219,6 +219,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE stream_positions',
     'EXECUTE stream_stable_ends',
     'INSERT maintenance(begun_at, begun_by)',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -236,6 +237,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -247,8 +249,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'USAGE sluice_private',
   ],
   sluice_admin: [
-    'DELETE dead_letter',
     'EXECUTE activity',
+    'EXECUTE audit_keep',
     'EXECUTE batch_records',
     'EXECUTE bounded_ms',
     'EXECUTE cancel',
@@ -259,6 +261,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE clock',
     'EXECUTE create_group',
     'EXECUTE create_stream',
+    'EXECUTE delete_dead_letters',
     'EXECUTE delete_group',
     'EXECUTE drop_history',
     'EXECUTE drop_segment',
@@ -304,6 +307,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE stream_stable_ends',
     'EXECUTE trim_stream',
     'INSERT maintenance(begun_at, begun_by)',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -321,6 +325,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -346,6 +351,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE status',
     'EXECUTE stream_positions',
     'EXECUTE stream_stable_ends',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -361,6 +367,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -515,7 +522,7 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams and maintenance with the rights of their owner, with a path of their own', async ({
+  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, the audit and maintenance with the rights of their owner, with a path of their own', async ({
     database,
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
@@ -526,6 +533,7 @@ describe('the roles', () => {
       'append',
       'append_many',
       'attach_segment',
+      'audit_keep',
       'cancel',
       'change',
       'claim',
@@ -537,6 +545,7 @@ describe('the roles', () => {
       'create_group',
       'create_stream',
       'dead_letter_events',
+      'delete_dead_letters',
       'delete_group',
       'drop_history',
       'drop_segment',
