@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import type { AuditAction } from '../../src/operate/audit.ts'
 import { CHANGES, type Change, NO_ACTIONS } from '../support/rows/changes.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { ROLES_SQL } from '../support/servers/logins.ts'
@@ -39,6 +40,55 @@ describe('an action', () => {
     const expected = { ...DEFAULTS, as_login: true, ...change.noted(queue) }
     expect(await noted(database, [change.call(queue)], 'COMMIT')).toEqual([expected])
     if (change.idle !== undefined) expect(await noted(database, [change.idle(queue)], 'COMMIT')).toEqual([])
+  })
+
+  test('can be asked for by its name', async ({ sluice, queue }) => {
+    for (const { noted: row } of Object.values(CHANGES)) {
+      const action = row(queue).action as AuditAction
+      expect(await sluice.operate.audit.list({ queue, action })).toEqual({ actions: [], next: null })
+    }
+  })
+
+  test('is a cancel that has to ask a handler, and one of both messages of a dedupe key', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const enqueue = () =>
+      sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'k', onDuplicate: 'requeue' } })
+    const { id: first } = await enqueue()
+    const batch = await database.pool.connect()
+    try {
+      await batch.query('BEGIN')
+      await batch.query('SELECT FROM sluice.message WHERE queue = $1 FOR UPDATE', [queue])
+      const { id: second } = await enqueue()
+      expect(second).not.toBe(first)
+      expect(await sluice.operate.messages.cancel(queue, { dedupeKey: 'k' })).toMatchObject({ result: 'asked' })
+      expect((await sluice.operate.audit.list({ queue, subject: 'k' })).actions).toMatchObject([
+        {
+          action: 'message.cancel',
+          messageIds: [second, first],
+          count: 2,
+          details: { result: 'asked', state: 'in_flight' },
+        },
+      ])
+    } finally {
+      await batch.query('ROLLBACK')
+      batch.release()
+    }
+  })
+
+  test('on the queue of a group is one on the group', async ({ sluice, queue }) => {
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'g')
+    const { groups } = sluice.operate.by('ada')
+    await groups.pause(queue, 'g', { reason: 'a trial' })
+    await groups.resume(queue, 'g')
+    const { actions } = await sluice.operate.audit.list({ queue: `${queue}:g`, actor: 'ada' })
+    expect(actions).toMatchObject([
+      { action: 'group.resume', details: {} },
+      { action: 'group.pause', details: { reason: 'a trial' } },
+    ])
   })
 
   test('is every function by which an operator or an administrator changes something', async ({ database }) => {
