@@ -51,7 +51,9 @@ SET extra_float_digits = 1 AS $$
                || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
     FROM relation r
     UNION ALL
-    SELECT 'storage', r.name, r.name, coalesce((SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(r.reloptions) o), ''), NULL
+    -- autovacuum_enabled is a check of its own.
+    SELECT 'storage', r.name, r.name, coalesce((SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(r.reloptions) o
+             WHERE o NOT LIKE 'autovacuum_enabled=%'), ''), NULL
     FROM relation r WHERE r.relkind <> 'v'
     UNION ALL
     SELECT 'column', r.name || '.' || quote_ident(a.attname), r.name,
@@ -136,18 +138,22 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       THEN format('REINDEX TABLE CONCURRENTLY %s;', relation)
     WHEN kind = 'constraint' AND relation IS NOT NULL
       THEN format('ALTER TABLE %s ADD CONSTRAINT %s %s;', relation, substr(name, length(relation) + 2), definition)
-    ELSE 'npx sluice migrate --print' END
+    ELSE 'npx sluice migrate --print # has its definition' END
 $$;
 
--- The same for storage settings.
-CREATE FUNCTION sluice_private.restore_storage(relation text, made text, now text) RETURNS text
+-- The storage settings of the first list that are not in the second.
+CREATE FUNCTION sluice_private.other_settings(settings text, others text) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT o FROM unnest(string_to_array(settings, ', ')) o WHERE o <> ALL (string_to_array(others, ', ')))
+$$;
+
+-- How storage settings are brought back: those that were added go, unless their old value comes back.
+CREATE FUNCTION sluice_private.restore_storage(relation text, lost text[], added text[]) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT concat_ws(' ',
-    (SELECT format('ALTER TABLE %s RESET (%s);', relation, string_agg(split_part(o, '=', 1), ', '))
-     FROM unnest(string_to_array(now, ', ')) o
-     WHERE split_part(o, '=', 1) <> ALL (ARRAY(SELECT split_part(m, '=', 1) FROM unnest(string_to_array(made, ', ')) m))
-     HAVING count(*) > 0),
-    CASE WHEN made <> '' THEN format('ALTER TABLE %s SET (%s);', relation, made) END)
+    (SELECT format('ALTER TABLE %s RESET (%s);', relation, string_agg(split_part(o, '=', 1), ', ')) FROM unnest(added) o
+     WHERE split_part(o, '=', 1) <> ALL (ARRAY(SELECT split_part(l, '=', 1) FROM unnest(lost) l)) HAVING count(*) > 0),
+    CASE WHEN lost <> '{}' THEN format('ALTER TABLE %s SET (%s);', relation, array_to_string(lost, ', ')) END)
 $$;
 
 -- How what the migrations have not made goes.
@@ -181,19 +187,26 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.now IS NULL
   )
   UNION ALL
-  SELECT 'schema.changed', CASE WHEN c.by_other_server THEN 'unknown' WHEN c.kind = 'storage' THEN 'warning' ELSE 'error' END,
-         c.kind || ' ' || c.name,
+  SELECT 'schema.changed', 'warning', 'storage ' || c.name,
+         format('The storage settings of %s are not as the migration made them: expected %s, found %s', c.name,
+           coalesce(nullif(array_to_string(o.lost, ', '), ''), 'none'), coalesce(nullif(array_to_string(o.added, ', '), ''), 'none')),
+         sluice_private.restore_storage(c.name, o.lost, o.added)
+  FROM compared c CROSS JOIN LATERAL (
+    SELECT sluice_private.other_settings(c.made, c.now) AS lost, sluice_private.other_settings(c.now, c.made) AS added
+  ) o
+  WHERE c.kind = 'storage' AND c.now <> c.made
+  UNION ALL
+  SELECT 'schema.changed', CASE WHEN c.by_other_server THEN 'unknown' ELSE 'error' END, c.kind || ' ' || c.name,
          CASE WHEN c.by_other_server THEN format('The %s %s was noted by another version of the server, so it cannot be compared', c.kind, c.name)
               WHEN c.kind IN ('function', 'view') THEN format('The %s %s is not as the migration made it', c.kind, c.name)
               ELSE format('The %s %s is not as the migration made it: expected %s, found %s', c.kind, c.name,
                 coalesce(nullif(left(c.made, 300), ''), 'none'), coalesce(nullif(left(c.now, 300), ''), 'none')) END,
-         CASE c.kind WHEN 'storage' THEN sluice_private.restore_storage(c.relation, c.made, c.now)
-              WHEN 'index' THEN concat_ws(' ', format('DROP INDEX CONCURRENTLY %s;', c.name),
+         CASE c.kind WHEN 'index' THEN concat_ws(' ', format('DROP INDEX CONCURRENTLY %s;', c.name),
                 sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, NULL))
               WHEN 'trigger' THEN concat_ws(' ', format('DROP TRIGGER %s ON %s;', substr(c.name, length(c.relation) + 2), c.relation),
                 c.made || ';')
-              ELSE 'npx sluice migrate --print' END
-  FROM compared c WHERE c.now <> c.made
+              ELSE 'npx sluice migrate --print # has its definition' END
+  FROM compared c WHERE c.kind <> 'storage' AND c.now <> c.made
   UNION ALL
   SELECT 'schema.' || c.broken, 'error', c.kind || ' ' || c.name,
          CASE c.broken WHEN 'disabled' THEN format('The trigger %s does not fire', c.name)
@@ -226,7 +239,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT n.nspowner AS oid FROM pg_namespace n WHERE n.nspname = 'sluice_private'
   ), owned AS (
     SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name, c.relowner AS owner
-    FROM pg_class c WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+    FROM pg_class c
+    WHERE c.relnamespace = 'sluice'::regnamespace AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
+      -- A sequence of a column goes with its table.
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')))
     UNION ALL
     SELECT 'FUNCTION', p.oid::regprocedure::text, p.proowner FROM pg_proc p
     WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'

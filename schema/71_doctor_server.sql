@@ -70,10 +70,12 @@ $$;
 CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH own AS (
-    SELECT c.oid, c.oid::regclass::text AS name, c.reltuples, c.reloptions FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    SELECT c.oid, r.oid::regclass::text AS name, CASE c.relkind WHEN 't' THEN 'toast.' ELSE '' END AS part, c.reltuples,
+           c.reloptions
+    FROM pg_class r JOIN pg_class c ON c.oid IN (r.oid, r.reltoastrelid)
+    WHERE r.relnamespace = 'sluice'::regnamespace AND r.relkind = 'r'
   ), stated AS (
-    SELECT o.name, s.n_dead_tup AS dead, s.n_live_tup AS live, greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at,
+    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live, greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at,
            coalesce(t.enabled, true) AS enabled,
            coalesce(t.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
              + coalesce(t.factor, current_setting('autovacuum_vacuum_scale_factor')::double precision)
@@ -87,13 +89,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) t
   )
   SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('autovacuum is off for %s, which has %s dead rows: they stay, and claims become slower', s.name, s.dead),
-         format('ALTER TABLE %s RESET (autovacuum_enabled);', s.name)
+         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and claims become slower', s.part, s.name,
+           s.dead),
+         format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
   FROM stated s WHERE NOT s.enabled
   UNION ALL
   SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
-         format('%s has %s dead rows and %s live ones; autovacuum should begin at %s; the last vacuum was %s', s.name, s.dead,
-           s.live, ceil(s.due), coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name, s.dead,
+           s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due), coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;

@@ -50,6 +50,7 @@ describe('docs/sql.md', () => {
       'create_group',
       'create_stream',
       'delete_group',
+      'doctor',
       'enqueue',
       'enqueue_deduped',
       'events',
