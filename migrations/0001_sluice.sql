@@ -7656,7 +7656,7 @@ SET extra_float_digits = 1 AS $$
     UNION ALL
     SELECT 'constraint', r.name || '.' || quote_ident(c.conname), r.name, pg_get_constraintdef(c.oid),
            CASE WHEN NOT c.convalidated OR NOT coalesce(i.indisvalid, true) THEN 'invalid' END
-    FROM relation r JOIN pg_constraint c ON c.conrelid = r.oid AND c.contype IN ('c', 'p', 'u', 'x', 'f')
+    FROM relation r JOIN pg_constraint c ON c.conrelid = r.oid AND c.contype IN ('c', 'p', 'u', 'x', 'f') AND c.conparentid = 0
     LEFT JOIN pg_index i ON i.indexrelid = c.conindid AND c.contype <> 'f'
     UNION ALL
     -- Of other tables: each row that refers to a message would lock it.
@@ -7668,10 +7668,12 @@ SET extra_float_digits = 1 AS $$
            CASE WHEN NOT i.indisvalid OR NOT i.indisready OR NOT i.indislive THEN 'invalid' END
     FROM relation r JOIN pg_index i ON i.indrelid = r.oid
     WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x'))
+      -- Of a partition: it goes and comes with that of the whole.
+      AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
     UNION ALL
     SELECT 'trigger', r.name || '.' || quote_ident(t.tgname), r.name, pg_get_triggerdef(t.oid),
            CASE WHEN t.tgenabled IN ('D', 'R') THEN 'disabled' END
-    FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal
+    FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
     UNION ALL
     SELECT 'rule', r.name || '.' || quote_ident(u.rulename), r.name, pg_get_ruledef(u.oid), NULL
     FROM relation r JOIN pg_rewrite u ON u.ev_class = r.oid AND u.rulename <> '_RETURN'
@@ -7859,7 +7861,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
          format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
          CASE harmful.name WHEN 'default_transaction_read_only'
-           THEN format('ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
+           THEN format('SET default_transaction_read_only = off; ALTER DATABASE %I RESET default_transaction_read_only;',
+             current_database())
            ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
   FROM (VALUES
     ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),

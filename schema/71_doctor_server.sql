@@ -6,7 +6,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
          format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
          CASE harmful.name WHEN 'default_transaction_read_only'
-           THEN format('ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
+           THEN format('SET default_transaction_read_only = off; ALTER DATABASE %I RESET default_transaction_read_only;',
+             current_database())
            ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
   FROM (VALUES
     ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),
