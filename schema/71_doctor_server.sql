@@ -1,18 +1,19 @@
 -- What the doctor finds in the server: settings, connections, vacuum, and what keeps dead rows from being removed.
 
--- Settings that harm a queue: the value that a new session of this role gets, and synchronous_commit of other roles too.
+-- Settings that harm a queue, as a new session of this role gets them; synchronous_commit of other roles too.
 CREATE FUNCTION sluice_private.doctor_settings(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
          format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
          CASE harmful.name WHEN 'default_transaction_read_only'
-           THEN format('SET default_transaction_read_only = off; ALTER DATABASE %I RESET default_transaction_read_only;',
-             current_database())
+           THEN format('SET default_transaction_read_only = off; '
+             'ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
            ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
   FROM (VALUES
     ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),
     ('full_page_writes', 'off', 'error', 'a crash of the machine can destroy pages of tables'),
-    ('synchronous_commit', 'off', 'warning', 'a crash of the server takes the last commits, so messages are lost, or handled again'),
+    ('synchronous_commit', 'off', 'warning',
+      'a crash of the server takes the last commits, so messages are lost, or handled again'),
     ('autovacuum', 'off', 'error', 'dead rows stay, and claims become slower and slower'),
     ('track_counts', 'off', 'error', 'autovacuum does not know which tables have dead rows'),
     ('track_activities', 'off', 'unknown', 'nobody can see which session has a transaction open'),
@@ -21,9 +22,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   JOIN pg_settings s ON s.name = harmful.name AND s.reset_val = harmful.value
   WHERE NOT (harmful.name = 'default_transaction_read_only' AND pg_is_in_recovery())
   UNION ALL
-  SELECT 'settings.synchronous_commit', 'warning', coalesce('role ' || r.setrole::regrole, 'database ' || current_database()),
-         format('synchronous_commit is off for %s: a crash of the server takes the last commits, so messages are lost, or handled again',
-           coalesce('role ' || nullif(r.setrole, 0)::regrole, 'this database')),
+  SELECT 'settings.synchronous_commit', 'warning',
+         CASE r.setrole WHEN 0 THEN 'database ' || current_database() ELSE 'role ' || r.setrole::regrole END,
+         'synchronous_commit is off for it: a crash of the server takes the last commits, so messages are lost, '
+         'or handled again',
          CASE WHEN r.setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
               ELSE format('ALTER ROLE %s%s RESET synchronous_commit;', r.setrole::regrole,
                 CASE WHEN r.setdatabase <> 0 THEN format(' IN DATABASE %I', current_database()) ELSE '' END) END
@@ -46,7 +48,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
-           'ALTER SYSTEM SET max_connections = 200; -- and restart, or put a pooler in front of the application' AS remedy
+           'ALTER SYSTEM SET max_connections = 200; -- and restart, or put a pooler in front' AS remedy
     FROM client c
     UNION ALL
     SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
@@ -62,12 +64,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
   )
   SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
-         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own), a.remedy
+         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
+         a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
 $$;
 
--- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as autovacuum
--- waits for. The tables of streams and days of history are among them.
+-- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
+-- autovacuum waits for. The tables of streams and days of history are among them.
 CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH own AS (
@@ -76,28 +79,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pg_class r JOIN pg_class c ON c.oid IN (r.oid, r.reltoastrelid)
     WHERE r.relnamespace = 'sluice'::regnamespace AND r.relkind = 'r'
   ), stated AS (
-    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live, greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at,
-           coalesce(t.enabled, true) AS enabled,
+    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live,
+           greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at, coalesce(t.enabled, true) AS enabled,
            coalesce(t.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
              + coalesce(t.factor, current_setting('autovacuum_vacuum_scale_factor')::double precision)
                * greatest(o.reltuples, 0) AS due
     FROM own o JOIN pg_stat_all_tables s ON s.relid = o.oid CROSS JOIN LATERAL (
-      SELECT bool_and(p.option_value::boolean) FILTER (WHERE p.option_name = 'autovacuum_enabled') AS enabled,
-             max(p.option_value::double precision) FILTER (WHERE p.option_name = 'autovacuum_vacuum_threshold') AS threshold,
-             max(p.option_value::double precision) FILTER (WHERE p.option_name = 'autovacuum_vacuum_scale_factor') AS factor
-      FROM pg_options_to_table(o.reloptions) p
-      WHERE p.option_name IN ('autovacuum_enabled', 'autovacuum_vacuum_threshold', 'autovacuum_vacuum_scale_factor')
+      SELECT (f.options ->> 'autovacuum_enabled')::boolean AS enabled,
+             (f.options ->> 'autovacuum_vacuum_threshold')::double precision AS threshold,
+             (f.options ->> 'autovacuum_vacuum_scale_factor')::double precision AS factor
+      FROM (
+        SELECT jsonb_object_agg(p.option_name, p.option_value) AS options FROM pg_options_to_table(o.reloptions) p
+      ) f
     ) t
   )
   SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and claims become slower', s.part, s.name,
-           s.dead),
+         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and claims become slower',
+           s.part, s.name, s.dead),
          format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
   FROM stated s WHERE NOT s.enabled
   UNION ALL
   SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
-         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name, s.dead,
-           s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due), coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
+           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
+           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
@@ -122,19 +127,22 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
   )
   SELECT 'horizon.session', 'warning', format('process %s', s.pid),
-         format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be removed; %s',
+         format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
+           'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
            sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
   FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
   UNION ALL
   SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
-         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user, count(*)),
+         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
+           count(*)),
          format('GRANT pg_read_all_stats TO %I;', current_user)
   FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
   UNION ALL
   SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
-         format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can be removed; %s',
+         format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
+           'be removed; %s',
            p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
          format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
   FROM pg_prepared_xacts p
@@ -152,19 +160,21 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
   UNION ALL
   SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
-         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin), sluice_private.dead_rows()),
+         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
+           sluice_private.dead_rows()),
          'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
   FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000
 $$;
 
--- The queue of notifications, which serves the whole server. Sluice stops notifying at a half, and workers find messages by
--- their poll. It fills while a session that listens has a transaction open.
+-- The queue of notifications, which serves the whole server. Sluice stops notifying at a half, and workers find
+-- messages by their poll. It fills while a session that listens has a transaction open.
 CREATE FUNCTION sluice_private.doctor_notify(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'notify.full', CASE WHEN u.used >= 0.5 THEN 'error' ELSE 'warning' END, 'queue of notifications',
          format('%s %% of it are in use%s', round(u.used::numeric * 100), CASE WHEN u.used >= 0.5
-           THEN ': Sluice notifies no more, and workers find messages by their poll; when it is full, every NOTIFY fails'
+           THEN ': Sluice notifies no more, and workers find messages by their poll; a full one fails every NOTIFY'
            ELSE ': some session listens and has a transaction open' END),
-         $remedy$SELECT pid, application_name, state, xact_start FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' ORDER BY xact_start; -- end it by SELECT pg_terminate_backend(pid);$remedy$
+         'SELECT pid, application_name, state, xact_start FROM pg_stat_activity '
+         'WHERE state LIKE ''idle in transaction%'' ORDER BY xact_start; -- end it by SELECT pg_terminate_backend(pid);'
   FROM (SELECT pg_notification_queue_usage() AS used) u WHERE u.used >= 0.1
 $$;

@@ -9,13 +9,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   -- A heartbeat comes at least every 30 seconds.
   SELECT 'workers.stale', 'error', 'worker ' || w.name,
-         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs or is stopped',
+         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
+           'or is stopped',
            sluice_private.say_age(w.silent), w.in_flight),
-         format('kill -9 %s # on %s', w.pid, w.host)
+         -- What a process has written about itself must not make another command of it.
+         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
   FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
   UNION ALL
   SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s messages in flight, and no other worker has noticed', sluice_private.say_age(w.silent), w.in_flight),
+         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
+           sluice_private.say_age(w.silent), w.in_flight),
          'npx sluice work <module> # any worker notices within a minute'
   FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
   UNION ALL
@@ -27,7 +30,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
   SELECT 'workers.pooled', 'warning', format('%s workers', count(*)),
-         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that kills its process is not found out',
+         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that '
+           'kills its process is not found out',
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
@@ -45,8 +49,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
 $$;
 
--- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority by
--- message_due_idx, and of the others the first thousand by message_slot_idx, which is not in the order of due times.
+-- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
+-- by message_due_idx, and of the others the first 200 by message_slot_idx, which is not in the order of due times.
 CREATE FUNCTION sluice_private.oldest_due(queue text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -60,27 +64,30 @@ BEGIN
     ) first WHERE first.due_at <= now_at
   ), (
     SELECT min(first.due_at) FROM (
-      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1000
+      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 200
     ) first WHERE first.due_at <= now_at
   ));
 END
 $$;
 
--- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, and no claim of it is
--- open. The queues of groups are a matter of their streams. facts for the nearest name come from the library.
+-- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
+-- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
+-- streams.
 CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
+    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
+      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
+      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
+      AND NOT sluice_private.is_of_group(q.name)
+  )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
            sluice_private.say_age(sluice_private.clock() - o.since)),
          'npx sluice work <module> # with a pipeline for it'
-  FROM sluice_private.names_of_queues() AS q (name)
-  CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
+  FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
-    AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
-    AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
-    AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
-    AND NOT sluice_private.is_of_group(q.name)
 $$;
 
 -- An error in one line, without its numbers: what failures of one kind have in common.
@@ -89,10 +96,9 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
 $$;
 
--- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of those
--- that are looked at. Of each queue at most 200 messages per priority are read by message_due_idx, the next to fall due,
--- and 200 that have or had a lease or a dedupe key by message_lease_idx; of dead letters the latest 1,000 by
--- dead_letter_died_at_idx.
+-- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
+-- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
+-- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
 CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE dead_name AS (
@@ -105,17 +111,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
       SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.attempt, m.last_error FROM sluice.message m
-        WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 200
+        WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
       ) n
       UNION ALL
       (SELECT m.attempt, m.last_error FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL
-       ORDER BY m.slot, m.id LIMIT 200)
+       ORDER BY m.slot, m.id LIMIT 100)
     ) f
     WHERE f.attempt > 0 AND f.last_error IS NOT NULL
     UNION ALL
     SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
     FROM dead_name n CROSS JOIN LATERAL (
-      SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC, d.id DESC LIMIT 1000
+      SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
+        d.id DESC LIMIT 1000
     ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
   ), alike AS (
     SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at

@@ -2,9 +2,9 @@
 --
 -- Public functions: sluice.doctor.
 
--- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the slots, and
--- in leased mode by message_lease_idx, of each queue at most 200. How many wait behind it: of the next thousand messages
--- of its slot.
+-- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200. How many wait behind it: of the next
+-- thousand messages of its slot.
 CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (
@@ -18,8 +18,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
   )
   SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
-         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last error: %s',
-           m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - f.since), coalesce((
+         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
+           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - f.since), coalesce((
              SELECT format(', with %s messages behind it', count(*)) FROM (
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
@@ -40,10 +40,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
   )
   SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
-         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due', q.concurrency,
-           sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
-         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id, q.queue,
-           q.concurrency * 2)
+         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
+           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
+           q.queue, q.concurrency * 2)
   FROM sluice.queue q CROSS JOIN LATERAL (
     SELECT count(*) AS messages, max(o.since) AS since, (array_agg(o.id ORDER BY o.since))[1] AS id,
            (array_agg(o.holder ORDER BY o.since))[1] AS holder
@@ -70,11 +70,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY count(*) DESC LIMIT 10
 $$;
 
--- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks at
--- least once a minute for schedules, and makes a pass of maintenance every five by default.
+-- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
+-- at least once a minute for schedules, and makes a pass of maintenance every five by default.
 CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'schedules.failed', 'error', 'schedule ' || s.name, format('No worker can enqueue its next message: %s', left(s.error, 300)),
+  SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
+         format('No worker can enqueue its next message: %s', left(s.error, 300)),
          format('npx sluice schedule get %s', s.name)
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
@@ -87,15 +88,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'maintenance.late', 'warning', 'maintenance',
          format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
-           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago' ELSE 'never' END),
+           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
+             ELSE 'never' END),
          'npx sluice maintain # and see maintenanceInterval of the workers'
   FROM sluice.maintenance m
   WHERE m.begun_at < sluice_private.clock() - interval '1 hour'
-    AND EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND w.started_at < sluice_private.clock() - interval '1 hour')
+    AND EXISTS (
+      SELECT FROM sluice.workers w WHERE w.alive AND w.started_at < sluice_private.clock() - interval '1 hour'
+    )
 $$;
 
--- Groups that do not read, and why; streams whose open appends hold groups back; and segments that groups keep although they
--- are old enough, or the stream large enough, for them to go.
+-- Groups that do not read, and why; streams whose open appends hold groups back; and segments that groups keep although
+-- they are old enough, or the stream large enough, for them to go.
 CREATE FUNCTION sluice_private.doctor_streams(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH part AS MATERIALIZED (
@@ -122,8 +126,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
          format('It waits for event %s, which has failed for good: %s', p.next_position,
            coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
-         format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name, p.partition,
-           p.stream, p.name, p.next_position)
+         format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
+           p.partition, p.stream, p.name, p.next_position)
   FROM part p WHERE p.held_until = 'infinity'
   UNION ALL
   SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
@@ -136,13 +140,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = u.stream || ':' || u.name AND q.paused_at IS NOT NULL)
   UNION ALL
   SELECT 'groups.lost', 'error', format('group %s of stream %s', g.name, g.stream),
-         format('Retention has removed the events %s to %s, which it had not read: it reads nothing until it is moved', g.lost_from, g.lost_to),
+         format('Retention has removed the events %s to %s, which it had not read: it reads nothing until it is moved',
+           g.lost_from, g.lost_to),
          format('npx sluice group seek %s %s --to start', g.stream, g.name)
   FROM sluice.stream_group g WHERE g.lost_from IS NOT NULL
   UNION ALL
   SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
-         format('A transaction that has appended has been open for %s, in process %s: groups do not read the events after it',
-           sluice_private.say_age(sluice_private.clock() - r.open_since), r.open_pid),
+         format('A transaction that has appended has been open for %s, in process %s: groups do not read the events '
+           'after it', sluice_private.say_age(sluice_private.clock() - r.open_since), r.open_pid),
          format('SELECT pg_terminate_backend(%s);', r.open_pid)
   FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r
   WHERE r.open_since < sluice_private.clock() - open_for
@@ -150,7 +155,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
          format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
            sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
-         format('npx sluice group list %s # start its workers, delete it, or let it lose what it has not read', k.stream)
+         format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
   FROM kept k WHERE k.groups IS NOT NULL
 $$;
 
@@ -164,13 +169,15 @@ DECLARE
   part text;
 BEGIN
   IF open_for IS NULL THEN
-    RAISE EXCEPTION 'open_for: expected a time, received NULL' USING ERRCODE = '22023', HINT = 'For example interval ''5 minutes''.';
+    RAISE EXCEPTION 'open_for: expected a time, received NULL' USING ERRCODE = '22023',
+      HINT = 'For example interval ''5 minutes''.';
   END IF;
   PERFORM sluice_private.check_time('open_for', open_for, 'For example interval ''5 minutes''.');
   IF pg_is_in_recovery() THEN
     of_rows := '{}';
     RETURN QUERY SELECT 'server.standby', 'unknown', 'server',
-      'This is a standby, which does not see the locks and the statistics of its primary: workers, queues, vacuum and the horizon were not looked at',
+      'This is a standby, which does not see the locks and the statistics of its primary: workers, queues, vacuum and '
+      'the horizon were not looked at',
       'npx sluice doctor --database-url <the primary>';
   END IF;
   FOREACH part IN ARRAY of_catalog || of_rows LOOP
@@ -178,13 +185,14 @@ BEGIN
     BEGIN
       RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
     EXCEPTION WHEN OTHERS THEN
-      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part, format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
         format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
     END;
   END LOOP;
 END
 $$;
 COMMENT ON FUNCTION sluice.doctor IS
-  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; severity, '
-  'error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. open_for: how '
-  'long a transaction, or all messages in flight under a limit, may last before that is a finding.';
+  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
+  'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
+  'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';

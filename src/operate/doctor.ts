@@ -48,7 +48,7 @@ export interface ClockDifference {
   readonly withinMs: number
 }
 
-/** The clocks are apart if they are by more than two seconds, beyond what the measurement may be wrong. */
+/** The clocks are apart if they differ by two seconds more than the measurement may be wrong. */
 export function clockFindings({ aheadMs, withinMs }: ClockDifference): readonly Finding[] {
   if (Math.abs(aheadMs) - withinMs <= CLOCKS_APART_MS) return []
   const seconds = Math.round(Math.abs(aheadMs) / 100) / 10

@@ -124,6 +124,7 @@ const DAMAGE: readonly (readonly [damage: string, check: string, severity: strin
     'warning',
     'rule sluice.message.ignores',
   ],
+  ['ALTER TABLE sluice.message ENABLE ROW LEVEL SECURITY', 'schema.added', 'warning', 'row security sluice.message'],
   ['ALTER TABLE sluice.claim OWNER TO pg_monitor', 'schema.owner', 'error', 'table sluice.claim'],
   ['ALTER FUNCTION sluice.pause OWNER TO pg_monitor', 'schema.owner', 'error', 'function sluice.pause(text,text,text)'],
   [

@@ -8,10 +8,15 @@ export function formatFindings(findings: readonly Finding[], { paint }: View): s
   const width = Math.max(...findings.map(({ severity }) => severity.length))
   return findings
     .map(({ check, severity, subject, finding, remedy }) => {
-      const head = `${paint(COLOURS[severity], severity.padEnd(width))}  ${check}  ${paint('bold', printable(subject))}`
-      return `${head}\n  ${printable(finding)}\n  ${paint('dim', '→')} ${printable(remedy)}`
+      const head = `${paint(COLOURS[severity], severity.padEnd(width))}  ${check}  ${paint('bold', line(subject))}`
+      return `${head}\n  ${line(finding)}\n  ${paint('dim', '→')} ${line(remedy)}`
     })
     .join('\n\n')
+}
+
+/** A line end in a name or an error must not look like another finding, or like a second command. */
+function line(text: string): string {
+  return printable(text.replaceAll(/\s+/g, ' '))
 }
 
 const COLOURS = { error: 'red', warning: 'yellow', unknown: 'cyan' } as const
