@@ -14,7 +14,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ('full_page_writes', 'off', 'error', 'a crash of the machine can destroy pages of tables'),
     ('synchronous_commit', 'off', 'warning',
       'a crash of the server takes the last commits, so messages are lost, or handled again'),
-    ('autovacuum', 'off', 'error', 'dead rows stay, and claims become slower and slower'),
+    ('autovacuum', 'off', 'error', 'dead rows stay, tables grow, and sweeps become slower and slower'),
     ('track_counts', 'off', 'error', 'autovacuum does not know which tables have dead rows'),
     ('track_activities', 'off', 'unknown', 'nobody can see which session has a transaction open'),
     ('default_transaction_read_only', 'on', 'error', 'nothing can be enqueued or handled')
@@ -94,7 +94,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) t
   )
   SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and claims become slower',
+         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
            s.part, s.name, s.dead),
          format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
   FROM stated s WHERE NOT s.enabled

@@ -255,7 +255,7 @@ describe('on a standby', () => {
       `DROP INDEX sluice.message_lease_idx; SELECT sluice.enqueue('q', '1', due_at => now() - interval '1 hour')`,
     )
     await pair.caughtUp()
-    expect((await found(pair.standby, 'server')).map(({ severity }) => severity)).toEqual(['unknown'])
+    expect(await found(pair.standby, 'server')).toMatchObject([{ check: 'server.standby', severity: 'unknown' }])
     expect(await found(pair.standby, 'schema')).toMatchObject([{ subject: 'index sluice.message_lease_idx' }])
     expect(await found(pair.standby, 'queues')).toEqual([])
     expect(await found(pair.standby, 'doctor')).toEqual([])
