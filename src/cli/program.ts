@@ -5,6 +5,7 @@ import { addAudit } from './commands/audit.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDead } from './commands/dead.ts'
+import { addDoctor } from './commands/doctor.ts'
 import { addEnqueue } from './commands/enqueue.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
@@ -42,6 +43,7 @@ const COMMANDS = [
   addMigrate,
   addRoles,
   addStatus,
+  addDoctor,
   addEnqueue,
   addPeek,
   addMessage,
@@ -90,6 +92,7 @@ Examples:
   $ sluice migrate                  install or upgrade the schema
   $ sluice roles                    make roles with few rights
   $ sluice status                   the queues, the workers, and what needs attention
+  $ sluice doctor                   what is wrong with this installation, and what helps
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue

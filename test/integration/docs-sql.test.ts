@@ -53,6 +53,7 @@ describe('docs/sql.md', () => {
       'create_stream',
       'delete_dead_letters',
       'delete_group',
+      'doctor',
       'enqueue',
       'enqueue_deduped',
       'events',
