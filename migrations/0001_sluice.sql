@@ -7608,19 +7608,24 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     ::sluice_private.reason
 $$;
 
--- How far an instant is from now, by its two largest units, as the command line writes it: 3m 12s.
+-- A time by its two largest units, as the command line writes it: 3m 12s.
+CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT regexp_replace(CASE
+    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
+    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
+    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
+    WHEN s >= 1 THEN format('%ss', s)
+    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
+  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
+$$;
+
+-- How far an instant is from now, in the same words.
 CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN at IS NULL THEN NULL WHEN NOT isfinite(at) THEN 'ever' ELSE regexp_replace(CASE
-    WHEN n.s >= 86400 THEN format('%sd %sh', n.s / 86400, n.s % 86400 / 3600)
-    WHEN n.s >= 3600 THEN format('%sh %sm', n.s / 3600, n.s % 3600 / 60)
-    WHEN n.s >= 60 THEN format('%sm %ss', n.s / 60, n.s % 60)
-    WHEN n.s >= 1 THEN format('%ss', n.s)
-    ELSE format('%sms', floor(n.exactly * 1000)) END, ' 0[hms]$', '') END
-  FROM (
-    SELECT e.exactly, floor(e.exactly)::bigint AS s
-    FROM (SELECT CASE WHEN isfinite(at) THEN abs(extract(epoch FROM at) - extract(epoch FROM clock_timestamp())) END AS exactly) e
-  ) n
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
+  ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
 -- What users wrote, in quotes and in one line.
@@ -7786,25 +7791,29 @@ BEGIN
 END
 $$;
 
--- A worker has recorded that it has the message in a transaction, and the message is as it was then.
+-- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
+-- batch. A record alone says nothing: it may be of a batch that has just ended.
 CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   batch record;
 BEGIN
-  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid, w.alive, w.seen_at INTO batch
-  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
+  IF holder IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid INTO batch
+  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
-  ORDER BY w.alive DESC, b.claimed_at DESC LIMIT 1;
-  IF batch.alive THEN
+  ORDER BY b.claimed_at DESC LIMIT 1;
+  IF batch.name IS NOT NULL THEN
     RETURN NEXT sluice_private.say('in_flight', format('Worker %s (process %s on %s) has it in a transaction for %s: attempt '
       '%s, in a batch of %s.', sluice_private.quoted(batch.name), batch.pid, batch.host,
       sluice_private.span_words(batch.claimed_at), m.attempt + 1, batch.messages),
       since => batch.claimed_at, details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid',
         batch.pid, 'attempt', m.attempt + 1, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
-  ELSIF holder IS NOT NULL THEN
+  ELSE
     RETURN NEXT sluice_private.say('locked', 'A session has locked its row, and no live worker has recorded it: claims pass it '
       'over.', remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
         ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
@@ -7906,11 +7915,13 @@ BEGIN
     SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
   ) c;
   IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence', format('%s was left unsettled: %s ago %s. %s attempts count as failed%s.',
-      CASE seen.count WHEN 1 THEN 'One attempt' ELSE seen.count || ' attempts' END, sluice_private.span_words(seen.last_at),
+    RETURN NEXT sluice_private.say('crash_evidence', format('%s left unsettled: %s ago %s. %s failed so far%s.',
+      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
+      sluice_private.span_words(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
-      sluice_private.failed_tries(queue, message_id, attempt),
+      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
+        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
       CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
       since => seen.last_at, details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
@@ -8119,7 +8130,7 @@ BEGIN
     RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_rate' ELSE 'tenant_rate' END,
       format('%s may begin %s in %s, and has begun them: the next token comes in %s.', CASE tenant
         WHEN '' THEN format('Queue "%s"', queue) ELSE 'Tenant ' || sluice_private.quoted(tenant) END,
-        sluice_private.counted(flow.rate, 'message'), flow.ms * interval '1 millisecond',
+        sluice_private.counted(flow.rate, 'message'), sluice_private.ms_words(flow.ms),
         sluice_private.span_words(next_at)),
       until => next_at,
       details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
@@ -8497,11 +8508,9 @@ BEGIN
 END
 $$;
 
--- Of an event that the group has read past: a message of its queue, a dead letter, or handled. There is no index on
--- positions: of its queue at most 10,000 messages, those of the event's slot or those without a key, and at most 10,000 of
--- the latest dead letters are looked at.
-CREATE FUNCTION sluice_private.past_event_reasons(queue text, at bigint, ordering_key text, moved_at timestamptz)
-RETURNS SETOF sluice_private.reason
+-- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most 10,000
+-- messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest 10,000.
+CREATE FUNCTION sluice_private.message_of_event(queue text, at bigint, ordering_key text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -8516,23 +8525,16 @@ BEGIN
   ELSE
     SELECT m.id INTO message_id FROM (
       SELECT m.id, m.event_position FROM sluice.message m
-      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot ORDER BY m.slot, m.id LIMIT 10000
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT 10000
     ) m WHERE m.event_position = at LIMIT 1;
   END IF;
-  IF message_id IS NULL THEN
-    SELECT d.id INTO message_id FROM (
+  RETURN coalesce(message_id, (
+    SELECT d.id FROM (
       SELECT d.id, d.event_position FROM sluice.dead_letter d WHERE d.queue = queue
       ORDER BY d.died_at DESC, d.id DESC LIMIT 10000
-    ) d WHERE d.event_position = at LIMIT 1;
-  END IF;
-  IF message_id IS NULL THEN
-    RETURN NEXT sluice_private.say('handled', 'The group has read past the event, and no message or dead letter of its queue is '
-      'left of it: it was handled.', details => jsonb_build_object('readAt', moved_at));
-  ELSE
-    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
-    RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
-      details => jsonb_build_object('message', message_id::text), remedy => format('npx sluice explain %s %s', queue, message_id));
-  END IF;
+    ) d WHERE d.event_position = at LIMIT 1
+  ));
 END
 $$;
 
@@ -8572,21 +8574,30 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   log sluice.stream := sluice_private.find_stream(stream);
   this_group sluice.stream_group := sluice_private.find_group(stream, name);
+  queue text := log.stream || ':' || this_group.name;
   event record;
   part record;
+  message_id bigint;
 BEGIN
   SELECT e.* INTO event FROM sluice_private.event_at(log, at) e;
-  IF event.partition IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at, sluice_private.stream_head(log.positions));
-    RETURN;
-  END IF;
   SELECT p.* INTO part FROM sluice_private.read_group_partitions(event_reasons.stream, event_reasons.name, 1) p
   WHERE p.partition = event.partition;
-  IF at <= part.position THEN
-    RETURN QUERY SELECT * FROM sluice_private.past_event_reasons(log.stream || ':' || this_group.name, at, event.ordering_key,
-      part.moved_at);
-  ELSE
+  IF at > greatest(part.position, log.trimmed_to) THEN
     RETURN QUERY SELECT * FROM sluice_private.unread_event_reasons(log, this_group, part, at);
+    RETURN;
+  END IF;
+  message_id := sluice_private.message_of_event(queue, at, event.ordering_key);
+  IF message_id IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
+    RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
+      details => jsonb_build_object('message', message_id::text),
+      remedy => format('npx sluice explain %s %s', queue, message_id));
+  ELSIF part.position IS NULL OR at <= log.trimmed_to THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
+      sluice_private.stream_head(log.positions));
+  ELSE
+    RETURN NEXT sluice_private.say('handled', 'The group has read past the event, and neither a message nor a dead letter '
+      'of its queue is left of it: it was handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
   END IF;
 END
 $$;
@@ -8795,6 +8806,36 @@ BEGIN
 END
 $$;
 
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each partition is
+-- three descents, and counts 1,000 index entries at most.
+CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  g sluice.stream_group := sluice_private.find_group(split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  part record;
+  waits sluice_private.reason[] := '{}';
+  opened sluice_private.reason[] := '{}';
+  unread bigint := 0;
+  oldest timestamptz;
+BEGIN
+  FOR part IN SELECT p.* FROM sluice_private.read_group_partitions(g.stream, g.name, 1000) p LOOP
+    unread := unread + part.unread;
+    oldest := least(oldest, part.next_appended_at);
+    waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(g, part, part.next_position) r);
+  END LOOP;
+  RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
+  RETURN QUERY SELECT * FROM unnest(waits[1:5]);
+  RETURN QUERY SELECT * FROM unnest(opened[1:3]);
+  RETURN NEXT CASE WHEN unread > 0
+    THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
+      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      details => jsonb_build_object('unread', unread))
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+END
+$$;
+
 -- All reasons of a queue, the headline first.
 CREATE FUNCTION sluice_private.queue_reasons(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -8805,15 +8846,22 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   locks jsonb := sluice_private.row_locks();
   dead bigint;
+  of_group boolean := sluice_private.is_of_group(queue);
+  has_messages boolean := (SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) IS NOT NULL;
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
-  IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue) THEN
+  IF has_messages OR of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+  END IF;
+  IF of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+  END IF;
+  IF has_messages THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
     RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
     RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
     RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
-  ELSE
+  ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
@@ -8861,7 +8909,7 @@ BEGIN
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue', format('Its occurrence has been due for %s. The next look of a live worker '
       'enqueues it, or skips it if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
-      s.grace_ms * interval '1 millisecond', s.missed), since => s.next_at,
+      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
       remedy => format('npx sluice schedule run-now %s', s.name));
   ELSE
     RETURN NEXT sluice_private.say('not_planned', 'Its next occurrence is not computed yet: the next look of a live worker does.',
@@ -8895,7 +8943,7 @@ BEGIN
   IF s.skipped > 0 THEN
     RETURN NEXT sluice_private.say('skipped', format('%s skipped since it was made: missed by more than %s (missed: %s)%s.',
       sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
-      s.grace_ms * interval '1 millisecond', s.missed,
+      sluice_private.ms_words(s.grace_ms), s.missed,
       CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
       details => jsonb_build_object('skipped', s.skipped),
       remedy => format('npx sluice schedule get %s', s.name));

@@ -20,19 +20,24 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     ::sluice_private.reason
 $$;
 
--- How far an instant is from now, by its two largest units, as the command line writes it: 3m 12s.
+-- A time by its two largest units, as the command line writes it: 3m 12s.
+CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT regexp_replace(CASE
+    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
+    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
+    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
+    WHEN s >= 1 THEN format('%ss', s)
+    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
+  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
+$$;
+
+-- How far an instant is from now, in the same words.
 CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN at IS NULL THEN NULL WHEN NOT isfinite(at) THEN 'ever' ELSE regexp_replace(CASE
-    WHEN n.s >= 86400 THEN format('%sd %sh', n.s / 86400, n.s % 86400 / 3600)
-    WHEN n.s >= 3600 THEN format('%sh %sm', n.s / 3600, n.s % 3600 / 60)
-    WHEN n.s >= 60 THEN format('%sm %ss', n.s / 60, n.s % 60)
-    WHEN n.s >= 1 THEN format('%ss', n.s)
-    ELSE format('%sms', floor(n.exactly * 1000)) END, ' 0[hms]$', '') END
-  FROM (
-    SELECT e.exactly, floor(e.exactly)::bigint AS s
-    FROM (SELECT CASE WHEN isfinite(at) THEN abs(extract(epoch FROM at) - extract(epoch FROM clock_timestamp())) END AS exactly) e
-  ) n
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
+  ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
 -- What users wrote, in quotes and in one line.
@@ -198,25 +203,29 @@ BEGIN
 END
 $$;
 
--- A worker has recorded that it has the message in a transaction, and the message is as it was then.
+-- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
+-- batch. A record alone says nothing: it may be of a batch that has just ended.
 CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   batch record;
 BEGIN
-  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid, w.alive, w.seen_at INTO batch
-  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
+  IF holder IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid INTO batch
+  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
-  ORDER BY w.alive DESC, b.claimed_at DESC LIMIT 1;
-  IF batch.alive THEN
+  ORDER BY b.claimed_at DESC LIMIT 1;
+  IF batch.name IS NOT NULL THEN
     RETURN NEXT sluice_private.say('in_flight', format('Worker %s (process %s on %s) has it in a transaction for %s: attempt '
       '%s, in a batch of %s.', sluice_private.quoted(batch.name), batch.pid, batch.host,
       sluice_private.span_words(batch.claimed_at), m.attempt + 1, batch.messages),
       since => batch.claimed_at, details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid',
         batch.pid, 'attempt', m.attempt + 1, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
-  ELSIF holder IS NOT NULL THEN
+  ELSE
     RETURN NEXT sluice_private.say('locked', 'A session has locked its row, and no live worker has recorded it: claims pass it '
       'over.', remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
         ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
@@ -318,11 +327,13 @@ BEGIN
     SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
   ) c;
   IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence', format('%s was left unsettled: %s ago %s. %s attempts count as failed%s.',
-      CASE seen.count WHEN 1 THEN 'One attempt' ELSE seen.count || ' attempts' END, sluice_private.span_words(seen.last_at),
+    RETURN NEXT sluice_private.say('crash_evidence', format('%s left unsettled: %s ago %s. %s failed so far%s.',
+      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
+      sluice_private.span_words(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
-      sluice_private.failed_tries(queue, message_id, attempt),
+      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
+        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
       CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
       since => seen.last_at, details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));

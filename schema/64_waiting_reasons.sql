@@ -197,7 +197,7 @@ BEGIN
     RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_rate' ELSE 'tenant_rate' END,
       format('%s may begin %s in %s, and has begun them: the next token comes in %s.', CASE tenant
         WHEN '' THEN format('Queue "%s"', queue) ELSE 'Tenant ' || sluice_private.quoted(tenant) END,
-        sluice_private.counted(flow.rate, 'message'), flow.ms * interval '1 millisecond',
+        sluice_private.counted(flow.rate, 'message'), sluice_private.ms_words(flow.ms),
         sluice_private.span_words(next_at)),
       until => next_at,
       details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),

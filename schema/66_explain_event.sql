@@ -126,11 +126,9 @@ BEGIN
 END
 $$;
 
--- Of an event that the group has read past: a message of its queue, a dead letter, or handled. There is no index on
--- positions: of its queue at most 10,000 messages, those of the event's slot or those without a key, and at most 10,000 of
--- the latest dead letters are looked at.
-CREATE FUNCTION sluice_private.past_event_reasons(queue text, at bigint, ordering_key text, moved_at timestamptz)
-RETURNS SETOF sluice_private.reason
+-- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most 10,000
+-- messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest 10,000.
+CREATE FUNCTION sluice_private.message_of_event(queue text, at bigint, ordering_key text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -145,23 +143,16 @@ BEGIN
   ELSE
     SELECT m.id INTO message_id FROM (
       SELECT m.id, m.event_position FROM sluice.message m
-      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot ORDER BY m.slot, m.id LIMIT 10000
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT 10000
     ) m WHERE m.event_position = at LIMIT 1;
   END IF;
-  IF message_id IS NULL THEN
-    SELECT d.id INTO message_id FROM (
+  RETURN coalesce(message_id, (
+    SELECT d.id FROM (
       SELECT d.id, d.event_position FROM sluice.dead_letter d WHERE d.queue = queue
       ORDER BY d.died_at DESC, d.id DESC LIMIT 10000
-    ) d WHERE d.event_position = at LIMIT 1;
-  END IF;
-  IF message_id IS NULL THEN
-    RETURN NEXT sluice_private.say('handled', 'The group has read past the event, and no message or dead letter of its queue is '
-      'left of it: it was handled.', details => jsonb_build_object('readAt', moved_at));
-  ELSE
-    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
-    RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
-      details => jsonb_build_object('message', message_id::text), remedy => format('npx sluice explain %s %s', queue, message_id));
-  END IF;
+    ) d WHERE d.event_position = at LIMIT 1
+  ));
 END
 $$;
 
@@ -201,21 +192,30 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   log sluice.stream := sluice_private.find_stream(stream);
   this_group sluice.stream_group := sluice_private.find_group(stream, name);
+  queue text := log.stream || ':' || this_group.name;
   event record;
   part record;
+  message_id bigint;
 BEGIN
   SELECT e.* INTO event FROM sluice_private.event_at(log, at) e;
-  IF event.partition IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at, sluice_private.stream_head(log.positions));
-    RETURN;
-  END IF;
   SELECT p.* INTO part FROM sluice_private.read_group_partitions(event_reasons.stream, event_reasons.name, 1) p
   WHERE p.partition = event.partition;
-  IF at <= part.position THEN
-    RETURN QUERY SELECT * FROM sluice_private.past_event_reasons(log.stream || ':' || this_group.name, at, event.ordering_key,
-      part.moved_at);
-  ELSE
+  IF at > greatest(part.position, log.trimmed_to) THEN
     RETURN QUERY SELECT * FROM sluice_private.unread_event_reasons(log, this_group, part, at);
+    RETURN;
+  END IF;
+  message_id := sluice_private.message_of_event(queue, at, event.ordering_key);
+  IF message_id IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
+    RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
+      details => jsonb_build_object('message', message_id::text),
+      remedy => format('npx sluice explain %s %s', queue, message_id));
+  ELSIF part.position IS NULL OR at <= log.trimmed_to THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
+      sluice_private.stream_head(log.positions));
+  ELSE
+    RETURN NEXT sluice_private.say('handled', 'The group has read past the event, and neither a message nor a dead letter '
+      'of its queue is left of it: it was handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
   END IF;
 END
 $$;

@@ -189,6 +189,36 @@ BEGIN
 END
 $$;
 
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each partition is
+-- three descents, and counts 1,000 index entries at most.
+CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  g sluice.stream_group := sluice_private.find_group(split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  part record;
+  waits sluice_private.reason[] := '{}';
+  opened sluice_private.reason[] := '{}';
+  unread bigint := 0;
+  oldest timestamptz;
+BEGIN
+  FOR part IN SELECT p.* FROM sluice_private.read_group_partitions(g.stream, g.name, 1000) p LOOP
+    unread := unread + part.unread;
+    oldest := least(oldest, part.next_appended_at);
+    waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(g, part, part.next_position) r);
+  END LOOP;
+  RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
+  RETURN QUERY SELECT * FROM unnest(waits[1:5]);
+  RETURN QUERY SELECT * FROM unnest(opened[1:3]);
+  RETURN NEXT CASE WHEN unread > 0
+    THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
+      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      details => jsonb_build_object('unread', unread))
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+END
+$$;
+
 -- All reasons of a queue, the headline first.
 CREATE FUNCTION sluice_private.queue_reasons(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -199,15 +229,22 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   locks jsonb := sluice_private.row_locks();
   dead bigint;
+  of_group boolean := sluice_private.is_of_group(queue);
+  has_messages boolean := (SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) IS NOT NULL;
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
-  IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue) THEN
+  IF has_messages OR of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+  END IF;
+  IF of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+  END IF;
+  IF has_messages THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
     RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
     RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
     RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
-  ELSE
+  ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;

@@ -22,7 +22,7 @@ BEGIN
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue', format('Its occurrence has been due for %s. The next look of a live worker '
       'enqueues it, or skips it if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
-      s.grace_ms * interval '1 millisecond', s.missed), since => s.next_at,
+      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
       remedy => format('npx sluice schedule run-now %s', s.name));
   ELSE
     RETURN NEXT sluice_private.say('not_planned', 'Its next occurrence is not computed yet: the next look of a live worker does.',
@@ -56,7 +56,7 @@ BEGIN
   IF s.skipped > 0 THEN
     RETURN NEXT sluice_private.say('skipped', format('%s skipped since it was made: missed by more than %s (missed: %s)%s.',
       sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
-      s.grace_ms * interval '1 millisecond', s.missed,
+      sluice_private.ms_words(s.grace_ms), s.missed,
       CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
       details => jsonb_build_object('skipped', s.skipped),
       remedy => format('npx sluice schedule get %s', s.name));

@@ -5,6 +5,7 @@ import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDead } from './commands/dead.ts'
 import { addEnqueue } from './commands/enqueue.ts'
+import { addExplain } from './commands/explain.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
 import { addMaintain } from './commands/maintain.ts'
@@ -41,6 +42,7 @@ const COMMANDS = [
   addMigrate,
   addRoles,
   addStatus,
+  addExplain,
   addEnqueue,
   addPeek,
   addMessage,
@@ -89,6 +91,7 @@ Examples:
   $ sluice roles                    make roles with few rights
   $ sluice status                   the queues, the workers, and what needs attention
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
+  $ sluice explain orders 42        why a message is not running
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue
   $ sluice message status orders 42 the state of one message
