@@ -8582,17 +8582,18 @@ BEGIN
   SELECT e.* INTO event FROM sluice_private.event_at(log, at) e;
   SELECT p.* INTO part FROM sluice_private.read_group_partitions(event_reasons.stream, event_reasons.name, 1) p
   WHERE p.partition = event.partition;
-  IF at > greatest(part.position, log.trimmed_to) THEN
+  IF event.partition IS NOT NULL AND at > greatest(part.position, log.trimmed_to) THEN
     RETURN QUERY SELECT * FROM sluice_private.unread_event_reasons(log, this_group, part, at);
     RETURN;
   END IF;
-  message_id := sluice_private.message_of_event(queue, at, event.ordering_key);
+  message_id := CASE WHEN event.partition IS NOT NULL OR at <= log.trimmed_to
+    THEN sluice_private.message_of_event(queue, at, event.ordering_key) END;
   IF message_id IS NOT NULL THEN
     RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
     RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
       details => jsonb_build_object('message', message_id::text),
       remedy => format('npx sluice explain %s %s', queue, message_id));
-  ELSIF part.position IS NULL OR at <= log.trimmed_to THEN
+  ELSIF event.partition IS NULL OR at <= log.trimmed_to THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
       sluice_private.stream_head(log.positions));
   ELSE
