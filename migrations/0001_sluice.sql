@@ -7588,8 +7588,8 @@ COMMENT ON FUNCTION sluice.status IS
 --
 -- Reasons why something does not happen: what they are made of, and those about one message.
 --
--- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of the
--- owner, who may read what they read, under planner settings by which no plan walks a backlog: see
+-- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of
+-- the owner, who may read what they read, under planner settings by which no plan walks a backlog: see
 -- sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
 -- adds what its caller may see of it.
 
@@ -7654,8 +7654,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
 $$;
 
--- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL shows a
--- login no more than their names.
+-- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
+-- shows a login no more than their names.
 CREATE FUNCTION sluice_private.session_facts(pid integer) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object(
@@ -7736,7 +7736,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
   ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
   CROSS JOIN LATERAL sluice_private.say('not_committed',
-    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its COMMIT.',
+    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
+    'COMMIT.',
     pid => coalesce(w.pid, 0)) s
   ORDER BY a.xact_start, w.pid LIMIT 5
 $$;
@@ -7774,17 +7775,20 @@ DECLARE
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
   IF elsewhere IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('other_queue', format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
+    RETURN NEXT sluice_private.say('other_queue',
+      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
       details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
     RETURN;
   ELSIF id > last_id THEN
-    RETURN NEXT sluice_private.say('never_existed', format('No message has had the id %s: the highest one so far is %s.', id,
-      last_id), details => jsonb_build_object('lastId', last_id::text));
+    RETURN NEXT sluice_private.say('never_existed',
+      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
+      details => jsonb_build_object('lastId', last_id::text));
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
-  RETURN NEXT sluice_private.say('not_found', format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, '
-    'cleared or deleted, or its enqueue was rolled back. ', queue, id) || CASE
+  RETURN NEXT sluice_private.say('not_found',
+    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
+      'was rolled back. ', queue, id) || CASE
     WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
     ELSE 'Its history does not have it.' END,
     remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
@@ -7807,15 +7811,18 @@ BEGIN
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
   ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('in_flight', format('Worker %s (process %s on %s) has it in a transaction for %s: attempt '
-      '%s, in a batch of %s.', sluice_private.quoted(batch.name), batch.pid, batch.host,
-      sluice_private.span_words(batch.claimed_at), m.attempt + 1, batch.messages),
-      since => batch.claimed_at, details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid',
-        batch.pid, 'attempt', m.attempt + 1, 'batch', batch.messages),
+    RETURN NEXT sluice_private.say('in_flight',
+      format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        m.attempt + 1, batch.messages),
+      since => batch.claimed_at,
+      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
+        'attempt', m.attempt + 1, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
-    RETURN NEXT sluice_private.say('locked', 'A session has locked its row, and no live worker has recorded it: claims pass it '
-      'over.', remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+    RETURN NEXT sluice_private.say('locked',
+      'A session has locked its row, and no live worker has recorded it: claims pass it over.',
+      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
         ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
   END IF;
 END
@@ -7842,8 +7849,9 @@ BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
     WHERE c.queue = m.queue AND c.id = -m.lease;
-    RETURN NEXT sluice_private.say('claimed', format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease,
-      left_words, m.attempt + 1, sluice_private.counted(coalesce(owner.messages, 1), 'message')),
+    RETURN NEXT sluice_private.say('claimed',
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+        sluice_private.counted(coalesce(owner.messages, 1), 'message')),
       since => owner.claimed_at, until => m.due_at,
       details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
@@ -7870,9 +7878,10 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF m.expires_at <= clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('expired', format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
-      sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
-        WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
+    RETURN NEXT sluice_private.say('expired',
+      format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
+        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
+          WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
       since => m.expires_at, remedy => 'npx sluice maintain');
   END IF;
 END
@@ -7889,9 +7898,10 @@ BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
-    RETURN NEXT sluice_private.say('retrying', format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-      concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
-      coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
+    RETURN NEXT sluice_private.say('retrying',
+      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
+        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
+        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
       since => m.failed_at, until => m.due_at, remedy => remedy,
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
   ELSE
@@ -7903,7 +7913,8 @@ END
 $$;
 
 -- Its process died with it, or hung, or its transaction was lost.
-CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -7915,7 +7926,8 @@ BEGIN
     SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
   ) c;
   IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence', format('%s left unsettled: %s ago %s. %s failed so far%s.',
+    RETURN NEXT sluice_private.say('crash_evidence',
+      format('%s left unsettled: %s ago %s. %s failed so far%s.',
       sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
       sluice_private.span_words(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
@@ -7923,7 +7935,8 @@ BEGIN
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
         || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
       CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
-      since => seen.last_at, details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
+      since => seen.last_at,
+      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
   END IF;
 END
@@ -7937,8 +7950,9 @@ $$;
 CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
-    format('%s "%s" was paused %s ago by %s', CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END,
-      q.queue, sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
+    format('%s "%s" was paused %s ago by %s',
+      CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
+      sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -7980,8 +7994,8 @@ BEGIN
 END
 $$;
 
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a pipeline
--- that keeps the order of the whole queue, messages without a key have slot 256.
+-- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
+-- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
 CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -7994,11 +8008,12 @@ DECLARE
 BEGIN
   IF first_id IS NULL OR first_id = m.id THEN
     held_until := NULL;
-    -- By message_lease_idx, from the first of the slot on: all that closed a key of it.
-    SELECT e.id INTO first_id FROM sluice.message e
-    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
-      AND e.ordering_key = m.ordering_key
-    ORDER BY e.slot, e.id, e.lease LIMIT 1;
+    -- By message_lease_idx, from the first of the slot on: the first 10,000 that closed a key of it.
+    SELECT e.id INTO first_id FROM (
+      SELECT e.id, e.ordering_key FROM sluice.message e
+      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
+      ORDER BY e.slot, e.id, e.lease LIMIT 10000
+    ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
   END IF;
   IF first_id IS NULL OR first_id = m.id THEN
     RETURN;
@@ -8016,14 +8031,15 @@ BEGIN
     THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
     first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
     since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt, 'error', left(other.last_error, 2000)),
+    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
     remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
       THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
 END
 $$;
 
--- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200 records
--- and 20 messages of each go.
+-- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200
+-- records and 20 messages of each go.
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -8052,8 +8068,8 @@ BEGIN
       sluice_private.quoted(found_one.name), found_one.id, CASE WHEN m.slot IS NULL THEN 'the queue'
         WHEN found_one.same_key THEN 'the same key' ELSE 'another key there' END) END,
     since => found_one.claimed_at,
-    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text, 'worker', found_one.name,
-      'sameKey', found_one.same_key),
+    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text,
+      'worker', found_one.name, 'sameKey', found_one.same_key),
     remedy => 'npx sluice explain ' || m.queue || ' ' || found_one.id, pid => holder);
 END
 $$;
@@ -8063,8 +8079,9 @@ CREATE FUNCTION sluice_private.permits_taken(queue text, tenant text, most integ
 RETURNS TABLE (holder text, count bigint)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT t.holder, count(*) FROM (
-    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce(
-             (SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer), 'unknown')
+    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce((
+             SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer
+           ), 'unknown')
            WHEN m.lease < 0 THEN 'claim ' || -m.lease
            WHEN locks ->> p.xmax::text = '0' THEN 'a prepared transaction'
            ELSE 'server process ' || (locks ->> p.xmax::text) END AS holder
@@ -8104,9 +8121,10 @@ BEGIN
       format('%s has its limit of %s in flight: %s%s.', CASE tenant WHEN '' THEN format('Queue "%s"', queue)
         ELSE 'Tenant ' || sluice_private.quoted(tenant) END, sluice_private.counted(most, 'message'), words,
         CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
-      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders, 'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue, CASE tenant WHEN '' THEN '' ELSE 'tenant-' END,
-        least(most * 2, 10000)));
+      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
+        'tenant', nullif(tenant, '')),
+      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
   END IF;
 END
 $$;
@@ -8134,15 +8152,15 @@ BEGIN
         sluice_private.span_words(next_at)),
       until => next_at,
       details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue, CASE tenant WHEN '' THEN '' ELSE 'tenant-' END,
-        flow.rate * 2, flow.ms));
+      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, flow.rate * 2, flow.ms));
   END IF;
 END
 $$;
 
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are due, and
--- those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants, those of its
--- tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+-- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
+-- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
+-- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
 CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -8205,14 +8223,16 @@ $$;
 --
 -- Public functions: sluice.explain.
 
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its caller.
+-- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
+-- caller.
 CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation, CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until, r.details || coalesce(f.facts, '{}'),
-         r.remedy
+  SELECT r.reason, concat_ws(' ', r.explanation,
+           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
+         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
+         r.details || coalesce(f.facts, '{}'), r.remedy
   FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
   LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
   ORDER BY r.ordinal
@@ -8237,8 +8257,8 @@ BEGIN
 END
 $$;
 
--- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a backlog;
--- the functions within inherit them. row_security off: a policy that would hide messages is an error.
+-- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a
+-- backlog; the functions within inherit them. row_security off: a policy that would hide messages is an error.
 CREATE FUNCTION sluice_private.message_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
@@ -8275,11 +8295,14 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
   IF reasons = '{}' AND pg_is_in_recovery() THEN
-    reasons := ARRAY[sluice_private.say('not_visible', 'It is due, and this is a standby, which sees no locks and no batches: '
-      'ask the primary server.', since => m.due_at)];
+    reasons := ARRAY[sluice_private.say('not_visible',
+      'It is due, and this is a standby, which sees no locks and no batches: ask the primary server.',
+      since => m.due_at)];
   ELSIF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now', format('It has been due for %s, and nothing is in its way: the next claim '
-      'takes it.', sluice_private.span_words(m.due_at)), since => m.due_at)];
+    reasons := ARRAY[sluice_private.say('due_now',
+      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
+        sluice_private.span_words(m.due_at)),
+      since => m.due_at)];
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
@@ -8318,31 +8341,36 @@ DECLARE
   freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key);
-  SELECT k.* INTO kept FROM sluice.kept_key k WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp()
-  ORDER BY k.until DESC LIMIT 1;
+  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = dedupe_key);
+  SELECT k.* INTO kept FROM sluice.kept_key k
+  WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
   holders := sluice_private.key_holders(pointer, locks);
   IF holders <> '{}' THEN
-    RETURN NEXT sluice_private.say('key_taken', format('Message %s has the dedupe key %s', holders[1], name)
+    RETURN NEXT sluice_private.say('key_taken',
+      format('Message %s has the dedupe key %s', holders[1], name)
       || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
       until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
       details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
       remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
   ELSIF kept.until IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_kept', format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.',
-      kept.message_id, name, sluice_private.span_words(kept.until)), until => kept.until,
+    RETURN NEXT sluice_private.say('key_kept',
+      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
+        sluice_private.span_words(kept.until)), until => kept.until,
       details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
   ELSIF pointer.until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('key_kept', format('The dedupe key %s was taken by message %s and stays taken for another %s, '
-      'whatever became of that (throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+    RETURN NEXT sluice_private.say('key_kept',
+      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
+        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
       until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
   ELSE
-    RETURN NEXT sluice_private.say('key_free', format('No message of queue "%s" has the dedupe key %s: the next enqueue with it '
-      'adds one.', queue, name), details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
+    RETURN NEXT sluice_private.say('key_free',
+      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
+      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
   END IF;
   IF writer IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_locked', 'A transaction that enqueues with the key is open: other enqueues with it wait.',
-      pid => writer);
+    RETURN NEXT sluice_private.say('key_locked',
+      'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);
   ELSIF pointer.message_id IS NULL THEN
     RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
   END IF;
@@ -8363,7 +8391,8 @@ DECLARE
   reasons sluice_private.reason[];
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN
-    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %', CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
+    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
+      CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
   IF id IS NOT NULL THEN
@@ -8375,8 +8404,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.explain IS
-  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It locks '
-  'nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes it.';
+  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It '
+  'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
+  'it.';
 
 -- schema/66_explain_event.sql
 --
@@ -8384,8 +8414,8 @@ COMMENT ON FUNCTION sluice.explain IS
 --
 -- Public functions: sluice.explain_event.
 
--- The partition and the key of an event; no row: it is not there, or not visible yet. One descent for each partition, in one
--- segment.
+-- The partition and the key of an event; no row: it is not there, or not visible yet. One descent for each partition,
+-- in one segment.
 CREATE FUNCTION sluice_private.event_at(log sluice.stream, at bigint)
 RETURNS TABLE (partition smallint, ordering_key text, appended_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8405,8 +8435,9 @@ CREATE FUNCTION sluice_private.why_lost(g sluice.stream_group) RETURNS SETOF slu
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF g.lost_from IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('lost_events', format('Retention removed the events from %s to %s before group "%s" had read '
-      'them. The group reads nothing until it is moved.', g.lost_from, g.lost_to, g.name),
+    RETURN NEXT sluice_private.say('lost_events',
+      format('Retention removed the events from %s to %s before group "%s" had read them. The group reads nothing '
+        'until it is moved.', g.lost_from, g.lost_to, g.name),
       details => jsonb_build_object('lostFrom', g.lost_from, 'lostTo', g.lost_to),
       remedy => format('npx sluice group seek %s %s --to start', g.stream, g.name));
   END IF;
@@ -8414,31 +8445,35 @@ END
 $$;
 
 -- The partition waits for its next event, which has failed.
-CREATE FUNCTION sluice_private.why_partition_waits(g sluice.stream_group, part record) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.why_partition_waits(g sluice.stream_group, part record)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF part.held_until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say(CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
-      format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream, part.next_position,
-        part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''), CASE WHEN isfinite(part.held_until)
-          THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
+    RETURN NEXT sluice_private.say(
+      CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
+      format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream,
+        part.next_position, part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''),
+        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
           ELSE 'It waits until the event is retried or skipped by hand' END),
       until => CASE WHEN isfinite(part.held_until) THEN part.held_until END,
-      details => jsonb_build_object('partition', part.partition, 'position', part.next_position, 'attempt', part.attempt,
-        'error', left(part.last_error, 2000)),
+      details => jsonb_build_object('partition', part.partition, 'position', part.next_position,
+        'attempt', part.attempt, 'error', left(part.last_error, 2000)),
       remedy => format('npx sluice group retry %s %s --partition %s', g.stream, g.name, part.partition));
   END IF;
 END
 $$;
 
 -- Behind its stable end a partition is not read: a transaction that has appended to it is open.
-CREATE FUNCTION sluice_private.why_open_append(g sluice.stream_group, part record, at bigint) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.why_open_append(part record, at bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF at > part.stable_end THEN
-    RETURN NEXT sluice_private.say('open_append', format('A transaction that has appended to partition %s is open: groups read '
-      'it up to position %s, and no further before that transaction ends.', part.partition, part.stable_end),
-      since => part.open_since, details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
+    RETURN NEXT sluice_private.say('open_append',
+      format('A transaction that has appended to partition %s is open: groups read it up to position %s, and no '
+        'further before that transaction ends.', part.partition, part.stable_end),
+      since => part.open_since,
+      details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
       remedy => 'SELECT pg_terminate_backend(' || part.open_pid || ');', pid => coalesce(part.open_pid, 0));
   END IF;
 END
@@ -8450,21 +8485,26 @@ RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   holder integer := (SELECT coalesce(l.pid, 0) FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.classid = 746503 AND l.objid = (g.id << 6 | part.partition)::oid AND l.objsubid = 2
-      AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
+    WHERE l.locktype = 'advisory' AND l.classid = 746503 AND l.objid = (g.id << 6 | part.partition)::oid
+      AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
   batch record;
 BEGIN
   SELECT w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('in_flight', format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of '
-      '%s.', sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
-      sluice_private.counted(batch.events, 'event')), since => batch.claimed_at,
-      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid, 'batch', batch.events),
+    RETURN NEXT sluice_private.say('in_flight',
+      format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.counted(batch.events, 'event')),
+      since => batch.claimed_at,
+      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
+        'batch', batch.events),
       pid => holder);
   ELSIF holder IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('partition_busy', format('A batch of the group has partition %s in hand.', part.partition),
+    RETURN NEXT sluice_private.say('partition_busy',
+      format('A batch of the group has partition %s in hand.', part.partition),
       details => jsonb_build_object('partition', part.partition), pid => holder);
   END IF;
 END
@@ -8490,26 +8530,31 @@ RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF at > head THEN
-    RETURN NEXT sluice_private.say('never_existed', format('Stream "%s" has no event %s: the last position so far is %s.',
-      log.stream, at, head), details => jsonb_build_object('head', head));
+    RETURN NEXT sluice_private.say('never_existed',
+      format('Stream "%s" has no event %s: the last position so far is %s.', log.stream, at, head),
+      details => jsonb_build_object('head', head));
   ELSIF at <= log.trimmed_to THEN
-    RETURN NEXT sluice_private.say('trimmed', format('Retention has removed the events of stream "%s" up to %s%s.', log.stream,
-      log.trimmed_to, CASE WHEN at BETWEEN g.lost_from AND g.lost_to
+    RETURN NEXT sluice_private.say('trimmed',
+      format('Retention has removed the events of stream "%s" up to %s%s.', log.stream, log.trimmed_to,
+        CASE WHEN at BETWEEN g.lost_from AND g.lost_to
         THEN format('; group "%s" may not have read it', g.name) ELSE '' END),
       details => jsonb_build_object('trimmedTo', log.trimmed_to));
   ELSE
-    RETURN QUERY SELECT s.* FROM sluice_private.open_appends_of(log.id) o CROSS JOIN LATERAL sluice_private.say('not_committed',
-      format('A transaction that has appended to partition %s is open. If it appended the event, that appears with its COMMIT.',
-        o.partition), since => o.since, pid => coalesce(o.pid, 0)) s
+    RETURN QUERY SELECT s.* FROM sluice_private.open_appends_of(log.id) o
+    CROSS JOIN LATERAL sluice_private.say('not_committed',
+      format('A transaction that has appended to partition %s is open. If it appended the event, that appears with '
+        'its COMMIT.', o.partition), since => o.since, pid => coalesce(o.pid, 0)) s
     ORDER BY o.since, o.partition LIMIT 5;
-    RETURN NEXT sluice_private.say('not_found', format('Stream "%s" has no event %s: the append that drew this position was rolled '
-      'back, or is not committed.', log.stream, at));
+    RETURN NEXT sluice_private.say('not_found',
+      format('Stream "%s" has no event %s: the append that drew this position was rolled back, or is not committed.',
+        log.stream, at));
   END IF;
 END
 $$;
 
--- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most 10,000
--- messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest 10,000.
+-- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most
+-- 10,000 messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest
+-- 10,000.
 CREATE FUNCTION sluice_private.message_of_event(queue text, at bigint, ordering_key text) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -8549,17 +8594,20 @@ DECLARE
 BEGIN
   reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_paused(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
-    || ARRAY(SELECT r FROM sluice_private.why_open_append(g, part, at) r)
+    || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r);
   IF before > 0 THEN
-    reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.', CASE WHEN before > 1000
-      THEN 'More than 1,000 unread events' ELSE sluice_private.counted(before, 'unread event') END,
-      CASE before WHEN 1 THEN 'goes' ELSE 'go' END), since => part.next_appended_at,
+    reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.',
+        CASE WHEN before > 1000 THEN 'More than 1,000 unread events'
+          ELSE sluice_private.counted(before, 'unread event') END,
+        CASE before WHEN 1 THEN 'goes' ELSE 'go' END),
+      since => part.next_appended_at,
       details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
   ELSIF reasons = '{}' THEN
-    reasons := reasons || sluice_private.say('due_now', 'It is the next event of its partition, and nothing is in its way: the next '
-      'claim takes it.', since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
+    reasons := reasons || sluice_private.say('due_now',
+      'It is the next event of its partition, and nothing is in its way: the next claim takes it.',
+      since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
@@ -8590,15 +8638,17 @@ BEGIN
     THEN sluice_private.message_of_event(queue, at, event.ordering_key) END;
   IF message_id IS NOT NULL THEN
     RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
-    RETURN NEXT sluice_private.say('deferred', format('The event is message %s of queue "%s".', message_id, queue),
+    RETURN NEXT sluice_private.say('deferred',
+      format('The event is message %s of queue "%s".', message_id, queue),
       details => jsonb_build_object('message', message_id::text),
       remedy => format('npx sluice explain %s %s', queue, message_id));
   ELSIF event.partition IS NULL OR at <= log.trimmed_to THEN
     RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
       sluice_private.stream_head(log.positions));
   ELSE
-    RETURN NEXT sluice_private.say('handled', 'The group has read past the event, and neither a message nor a dead letter '
-      'of its queue is left of it: it was handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
+    RETURN NEXT sluice_private.say('handled',
+      'The group has read past the event, and neither a message nor a dead letter of its queue is left of it: it was '
+      'handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
   END IF;
 END
 $$;
@@ -8633,9 +8683,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by one
--- descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now. held: all
--- that are due wait for another message of their keys; first_id is such a message.
+-- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
+-- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
+-- held: all that are due wait for another message of their keys; first_id is such a message.
 CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
   slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
 )
@@ -8688,7 +8738,8 @@ $$;
 CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
-    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since, (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
+    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since,
+           (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
     FROM (
       SELECT cardinality(b.message_ids) AS messages, b.claimed_at, 'worker ' || sluice_private.quoted(w.name) AS holder
       FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
@@ -8699,8 +8750,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         ORDER BY c.expires_at DESC LIMIT 1000
       ) c
     ) h
-  ) t CROSS JOIN LATERAL sluice_private.say('in_flight', format('Workers and claims have taken %s that may be in flight: the '
-    'oldest is with %s, for %s.', sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
+  ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
+    format('Workers and claims have taken %s that may be in flight: the oldest is with %s, for %s.',
+      sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
     since => t.since, details => jsonb_build_object('messages', t.messages, 'holder', t.holder),
     remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ''' || queue || ''' ORDER BY claimed_at;') s
   WHERE t.messages > 0
@@ -8740,7 +8792,8 @@ BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
-    RETURN NEXT sluice_private.say('unknown_queue', format('Queue "%s" has no message, no settings and no worker.', queue)
+    RETURN NEXT sluice_private.say('unknown_queue',
+      format('Queue "%s" has no message, no settings and no worker.', queue)
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
       remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
   END IF;
@@ -8762,37 +8815,43 @@ BEGIN
          min(n.due_at) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS due_at,
          min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased) AS next_at,
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL) AS expired,
-         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked, (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
+         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked,
+         (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
          min(n.id) FILTER (WHERE n.holder IS NOT NULL) AS locked_id
   INTO heads FROM sluice_private.next_unkeyed(queue, locks) n;
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free, min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at,
-         min(s.next_at) AS next_at, count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
+  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free,
+         min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at, min(s.next_at) AS next_at,
+         count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
          count(*) FILTER (WHERE s.held > 0) AS held, min(s.first_id) FILTER (WHERE s.held > 0) AS first_id,
          (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1] AS pid
   INTO slots FROM sluice_private.look_at_slots(queue, locks) s;
   free := heads.free + slots.free;
   next_at := least(heads.next_at, slots.next_at);
   IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now', format('%s%s among the first due and free, the oldest for %s: the next claims take '
-      'them.', sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-      sluice_private.span_words(least(heads.due_at, slots.due_at))),
+    RETURN NEXT sluice_private.say('due_now',
+      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
+        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
+        sluice_private.span_words(least(heads.due_at, slots.due_at))),
       since => least(heads.due_at, slots.due_at), details => jsonb_build_object('due', free));
   END IF;
   IF heads.locked > 0 THEN
-    RETURN NEXT sluice_private.say('locked', format('%s of the first %s locked, the first one %s.',
-      sluice_private.counted(heads.locked, 'message'), CASE heads.locked WHEN 1 THEN 'is' ELSE 'are' END, heads.locked_id),
+    RETURN NEXT sluice_private.say('locked',
+      format('%s among the first locked: message %s.', sluice_private.counted(heads.locked, 'message')
+        || CASE heads.locked WHEN 1 THEN ' is' ELSE ' are' END, heads.locked_id),
       details => jsonb_build_object('locked', heads.locked, 'message', heads.locked_id::text),
       remedy => format('npx sluice explain %s %s', queue, heads.locked_id), pid => heads.pid);
   END IF;
   IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held', format('In %s messages wait for an earlier one of their ordering key: one for message '
-      '%s.', sluice_private.counted(slots.held, 'slot'), slots.first_id),
+    RETURN NEXT sluice_private.say('held',
+      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
+        sluice_private.counted(slots.held, 'slot'), slots.first_id),
       details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
       remedy => format('npx sluice explain %s %s', queue, slots.first_id));
   END IF;
   IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy', format('Batches have %s of the keys in hand.', sluice_private.counted(slots.busy,
-      'slot')), details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+    RETURN NEXT sluice_private.say('slot_busy',
+      format('Batches have %s of ordering keys in hand.', sluice_private.counted(slots.busy, 'slot')),
+      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
   IF heads.expired > 0 THEN
@@ -8801,14 +8860,15 @@ BEGIN
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND next_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('scheduled', format('The next message falls due in %s.', sluice_private.span_words(next_at)),
+    RETURN NEXT sluice_private.say('scheduled',
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)),
       until => next_at);
   END IF;
 END
 $$;
 
--- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each partition is
--- three descents, and counts 1,000 index entries at most.
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each
+-- partition is three descents, and counts 1,000 index entries at most.
 CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -8824,7 +8884,7 @@ BEGIN
     unread := unread + part.unread;
     oldest := least(oldest, part.next_appended_at);
     waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(g, part, part.next_position) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
   END LOOP;
   RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
   RETURN QUERY SELECT * FROM unnest(waits[1:5]);
@@ -8848,7 +8908,8 @@ DECLARE
   locks jsonb := sluice_private.row_locks();
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
-  has_messages boolean := (SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) IS NOT NULL;
+  has_messages boolean := EXISTS (SELECT FROM (
+    SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
   IF has_messages OR of_group THEN
@@ -8867,8 +8928,9 @@ BEGIN
   END IF;
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
   IF dead > 0 THEN
-    RETURN NEXT sluice_private.say('dead', format('It has %s, which are not tried again.', CASE WHEN dead > 1000
-      THEN 'more than 1,000 dead letters' ELSE sluice_private.counted(dead, 'dead letter') END),
+    RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
+      THEN 'More than 1,000 dead letters are' WHEN dead = 1 THEN '1 dead letter is'
+      ELSE dead || ' dead letters are' END),
       details => jsonb_build_object('count', least(dead, 1000)), remedy => format('npx sluice dead list %s', queue));
   END IF;
 END
@@ -8878,11 +8940,13 @@ CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r)) s
+  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
+    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
+  )) s
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
-  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads the first '
-  'messages of each priority, slot and tenant, and counts no backlog.';
+  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
+  'the first messages of each priority, slot and tenant, and counts no backlog.';
 
 -- schema/68_explain_schedule.sql
 --
@@ -8894,7 +8958,8 @@ COMMENT ON FUNCTION sluice.explain_queue IS
 CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o WHERE o.name = s.name);
+  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o
+    WHERE o.name = s.name);
 BEGIN
   IF s.next_at > clock_timestamp() THEN
     RETURN;
@@ -8904,17 +8969,19 @@ BEGIN
       remedy => format('SELECT pg_terminate_backend(%s);', holder), pid => holder);
   END IF;
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
-    RETURN NEXT sluice_private.say('no_worker', 'No worker process is alive: only a process whose Sluice has started looks at '
-      'schedules.', remedy => 'npx sluice status');
+    RETURN NEXT sluice_private.say('no_worker',
+      'No worker process is alive: only a process whose Sluice has started looks at schedules.',
+      remedy => 'npx sluice status');
   END IF;
   IF s.planned THEN
-    RETURN NEXT sluice_private.say('overdue', format('Its occurrence has been due for %s. The next look of a live worker '
-      'enqueues it, or skips it if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
+    RETURN NEXT sluice_private.say('overdue',
+      format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '
+        'if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
       sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
       remedy => format('npx sluice schedule run-now %s', s.name));
   ELSE
-    RETURN NEXT sluice_private.say('not_planned', 'Its next occurrence is not computed yet: the next look of a live worker does.',
-      since => s.next_at);
+    RETURN NEXT sluice_private.say('not_planned',
+      'Its next occurrence is not computed yet: the next look of a live worker does that.', since => s.next_at);
   END IF;
 END
 $$;
@@ -8924,9 +8991,11 @@ CREATE FUNCTION sluice_private.why_overlap(s sluice.schedule) RETURNS SETOF slui
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT s.overlap AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = s.queue AND m.id = s.last_id) THEN
-    RETURN NEXT sluice_private.say('overlap', format('Its last message, %s, is still in queue "%s", and occurrences are skipped '
-      'until that is gone (overlap: false).', s.last_id, s.queue), since => s.last_enqueued_at,
-      details => jsonb_build_object('message', s.last_id::text), remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
+    RETURN NEXT sluice_private.say('overlap',
+      format('Its last message, %s, is still in queue "%s", and occurrences are skipped until that is gone (overlap: '
+        'false).', s.last_id, s.queue), since => s.last_enqueued_at,
+      details => jsonb_build_object('message', s.last_id::text),
+      remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
   END IF;
 END
 $$;
@@ -8936,14 +9005,16 @@ CREATE FUNCTION sluice_private.schedule_past(s sluice.schedule) RETURNS SETOF sl
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF s.last_id IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('enqueued', format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
+    RETURN NEXT sluice_private.say('enqueued',
+      format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
       sluice_private.span_words(s.last_enqueued_at)), since => s.last_enqueued_at,
       details => jsonb_build_object('message', s.last_id::text, 'occurrence', s.last_at),
       remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
   END IF;
   IF s.skipped > 0 THEN
-    RETURN NEXT sluice_private.say('skipped', format('%s skipped since it was made: missed by more than %s (missed: %s)%s.',
-      sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
+    RETURN NEXT sluice_private.say('skipped',
+      format('%s skipped since it was made: more than %s late (missed: %s)%s.',
+        sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
       sluice_private.ms_words(s.grace_ms), s.missed,
       CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
       details => jsonb_build_object('skipped', s.skipped),
@@ -8968,13 +9039,17 @@ BEGIN
     RETURN;
   END IF;
   IF s.paused_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('paused', format('The schedule was paused %s ago by %s', sluice_private.span_words(s.paused_at),
-      coalesce(sluice_private.quoted(s.paused_by), 'somebody')) || coalesce(': ' || sluice_private.quoted(s.pause_reason), '')
-      || '.', since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
+    RETURN NEXT sluice_private.say('paused',
+      format('The schedule was paused %s ago by %s', sluice_private.span_words(s.paused_at),
+        coalesce(sluice_private.quoted(s.paused_by), 'somebody'))
+      || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
+      since => s.paused_at,
+      details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
       remedy => format('npx sluice schedule resume %s', s.name));
   END IF;
   IF s.error IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('failed', format('Its next occurrence could not be computed or enqueued: %s.',
+    RETURN NEXT sluice_private.say('failed',
+      format('Its next occurrence could not be computed or enqueued: %s.',
       sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
       remedy => format('npx sluice schedule get %s', s.name));
   END IF;
@@ -8986,7 +9061,8 @@ BEGIN
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_overlap(s);
   IF s.paused_at IS NULL AND s.planned AND s.next_at > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('not_due', format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
+    RETURN NEXT sluice_private.say('not_due',
+      format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
       until => s.next_at, remedy => format('npx sluice schedule run-now %s', s.name));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.schedule_past(s);
@@ -8997,7 +9073,9 @@ CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r)) s
+  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
+    SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r
+  )) s
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';

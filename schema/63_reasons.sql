@@ -1,7 +1,7 @@
 -- Reasons why something does not happen: what they are made of, and those about one message.
 --
--- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of the
--- owner, who may read what they read, under planner settings by which no plan walks a backlog: see
+-- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of
+-- the owner, who may read what they read, under planner settings by which no plan walks a backlog: see
 -- sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
 -- adds what its caller may see of it.
 
@@ -66,8 +66,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
 $$;
 
--- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL shows a
--- login no more than their names.
+-- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
+-- shows a login no more than their names.
 CREATE FUNCTION sluice_private.session_facts(pid integer) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object(
@@ -148,7 +148,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
   ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
   CROSS JOIN LATERAL sluice_private.say('not_committed',
-    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its COMMIT.',
+    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
+    'COMMIT.',
     pid => coalesce(w.pid, 0)) s
   ORDER BY a.xact_start, w.pid LIMIT 5
 $$;
@@ -186,17 +187,20 @@ DECLARE
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
   IF elsewhere IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('other_queue', format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
+    RETURN NEXT sluice_private.say('other_queue',
+      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
       details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
     RETURN;
   ELSIF id > last_id THEN
-    RETURN NEXT sluice_private.say('never_existed', format('No message has had the id %s: the highest one so far is %s.', id,
-      last_id), details => jsonb_build_object('lastId', last_id::text));
+    RETURN NEXT sluice_private.say('never_existed',
+      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
+      details => jsonb_build_object('lastId', last_id::text));
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
-  RETURN NEXT sluice_private.say('not_found', format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, '
-    'cleared or deleted, or its enqueue was rolled back. ', queue, id) || CASE
+  RETURN NEXT sluice_private.say('not_found',
+    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
+      'was rolled back. ', queue, id) || CASE
     WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
     ELSE 'Its history does not have it.' END,
     remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
@@ -219,15 +223,18 @@ BEGIN
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
   ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('in_flight', format('Worker %s (process %s on %s) has it in a transaction for %s: attempt '
-      '%s, in a batch of %s.', sluice_private.quoted(batch.name), batch.pid, batch.host,
-      sluice_private.span_words(batch.claimed_at), m.attempt + 1, batch.messages),
-      since => batch.claimed_at, details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid',
-        batch.pid, 'attempt', m.attempt + 1, 'batch', batch.messages),
+    RETURN NEXT sluice_private.say('in_flight',
+      format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        m.attempt + 1, batch.messages),
+      since => batch.claimed_at,
+      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
+        'attempt', m.attempt + 1, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
-    RETURN NEXT sluice_private.say('locked', 'A session has locked its row, and no live worker has recorded it: claims pass it '
-      'over.', remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+    RETURN NEXT sluice_private.say('locked',
+      'A session has locked its row, and no live worker has recorded it: claims pass it over.',
+      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
         ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
   END IF;
 END
@@ -254,8 +261,9 @@ BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
     WHERE c.queue = m.queue AND c.id = -m.lease;
-    RETURN NEXT sluice_private.say('claimed', format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease,
-      left_words, m.attempt + 1, sluice_private.counted(coalesce(owner.messages, 1), 'message')),
+    RETURN NEXT sluice_private.say('claimed',
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+        sluice_private.counted(coalesce(owner.messages, 1), 'message')),
       since => owner.claimed_at, until => m.due_at,
       details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
@@ -282,9 +290,10 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF m.expires_at <= clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('expired', format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
-      sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
-        WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
+    RETURN NEXT sluice_private.say('expired',
+      format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
+        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
+          WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
       since => m.expires_at, remedy => 'npx sluice maintain');
   END IF;
 END
@@ -301,9 +310,10 @@ BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
-    RETURN NEXT sluice_private.say('retrying', format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-      concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
-      coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
+    RETURN NEXT sluice_private.say('retrying',
+      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
+        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
+        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
       since => m.failed_at, until => m.due_at, remedy => remedy,
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
   ELSE
@@ -315,7 +325,8 @@ END
 $$;
 
 -- Its process died with it, or hung, or its transaction was lost.
-CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -327,7 +338,8 @@ BEGIN
     SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
   ) c;
   IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence', format('%s left unsettled: %s ago %s. %s failed so far%s.',
+    RETURN NEXT sluice_private.say('crash_evidence',
+      format('%s left unsettled: %s ago %s. %s failed so far%s.',
       sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
       sluice_private.span_words(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
@@ -335,7 +347,8 @@ BEGIN
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
         || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
       CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
-      since => seen.last_at, details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
+      since => seen.last_at,
+      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
   END IF;
 END

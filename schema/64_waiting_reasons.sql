@@ -4,8 +4,9 @@
 CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
-    format('%s "%s" was paused %s ago by %s', CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END,
-      q.queue, sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
+    format('%s "%s" was paused %s ago by %s',
+      CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
+      sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -47,8 +48,8 @@ BEGIN
 END
 $$;
 
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a pipeline
--- that keeps the order of the whole queue, messages without a key have slot 256.
+-- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
+-- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
 CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -61,11 +62,12 @@ DECLARE
 BEGIN
   IF first_id IS NULL OR first_id = m.id THEN
     held_until := NULL;
-    -- By message_lease_idx, from the first of the slot on: all that closed a key of it.
-    SELECT e.id INTO first_id FROM sluice.message e
-    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
-      AND e.ordering_key = m.ordering_key
-    ORDER BY e.slot, e.id, e.lease LIMIT 1;
+    -- By message_lease_idx, from the first of the slot on: the first 10,000 that closed a key of it.
+    SELECT e.id INTO first_id FROM (
+      SELECT e.id, e.ordering_key FROM sluice.message e
+      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
+      ORDER BY e.slot, e.id, e.lease LIMIT 10000
+    ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
   END IF;
   IF first_id IS NULL OR first_id = m.id THEN
     RETURN;
@@ -83,14 +85,15 @@ BEGIN
     THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
     first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
     since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt, 'error', left(other.last_error, 2000)),
+    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
     remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
       THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
 END
 $$;
 
--- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200 records
--- and 20 messages of each go.
+-- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200
+-- records and 20 messages of each go.
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -119,8 +122,8 @@ BEGIN
       sluice_private.quoted(found_one.name), found_one.id, CASE WHEN m.slot IS NULL THEN 'the queue'
         WHEN found_one.same_key THEN 'the same key' ELSE 'another key there' END) END,
     since => found_one.claimed_at,
-    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text, 'worker', found_one.name,
-      'sameKey', found_one.same_key),
+    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text,
+      'worker', found_one.name, 'sameKey', found_one.same_key),
     remedy => 'npx sluice explain ' || m.queue || ' ' || found_one.id, pid => holder);
 END
 $$;
@@ -130,8 +133,9 @@ CREATE FUNCTION sluice_private.permits_taken(queue text, tenant text, most integ
 RETURNS TABLE (holder text, count bigint)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT t.holder, count(*) FROM (
-    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce(
-             (SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer), 'unknown')
+    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce((
+             SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer
+           ), 'unknown')
            WHEN m.lease < 0 THEN 'claim ' || -m.lease
            WHEN locks ->> p.xmax::text = '0' THEN 'a prepared transaction'
            ELSE 'server process ' || (locks ->> p.xmax::text) END AS holder
@@ -171,9 +175,10 @@ BEGIN
       format('%s has its limit of %s in flight: %s%s.', CASE tenant WHEN '' THEN format('Queue "%s"', queue)
         ELSE 'Tenant ' || sluice_private.quoted(tenant) END, sluice_private.counted(most, 'message'), words,
         CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
-      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders, 'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue, CASE tenant WHEN '' THEN '' ELSE 'tenant-' END,
-        least(most * 2, 10000)));
+      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
+        'tenant', nullif(tenant, '')),
+      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
   END IF;
 END
 $$;
@@ -201,15 +206,15 @@ BEGIN
         sluice_private.span_words(next_at)),
       until => next_at,
       details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue, CASE tenant WHEN '' THEN '' ELSE 'tenant-' END,
-        flow.rate * 2, flow.ms));
+      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, flow.rate * 2, flow.ms));
   END IF;
 END
 $$;
 
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are due, and
--- those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants, those of its
--- tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+-- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
+-- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
+-- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
 CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

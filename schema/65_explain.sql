@@ -2,14 +2,16 @@
 --
 -- Public functions: sluice.explain.
 
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its caller.
+-- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
+-- caller.
 CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation, CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until, r.details || coalesce(f.facts, '{}'),
-         r.remedy
+  SELECT r.reason, concat_ws(' ', r.explanation,
+           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
+         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
+         r.details || coalesce(f.facts, '{}'), r.remedy
   FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
   LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
   ORDER BY r.ordinal
@@ -34,8 +36,8 @@ BEGIN
 END
 $$;
 
--- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a backlog;
--- the functions within inherit them. row_security off: a policy that would hide messages is an error.
+-- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a
+-- backlog; the functions within inherit them. row_security off: a policy that would hide messages is an error.
 CREATE FUNCTION sluice_private.message_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
@@ -72,11 +74,14 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
   IF reasons = '{}' AND pg_is_in_recovery() THEN
-    reasons := ARRAY[sluice_private.say('not_visible', 'It is due, and this is a standby, which sees no locks and no batches: '
-      'ask the primary server.', since => m.due_at)];
+    reasons := ARRAY[sluice_private.say('not_visible',
+      'It is due, and this is a standby, which sees no locks and no batches: ask the primary server.',
+      since => m.due_at)];
   ELSIF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now', format('It has been due for %s, and nothing is in its way: the next claim '
-      'takes it.', sluice_private.span_words(m.due_at)), since => m.due_at)];
+    reasons := ARRAY[sluice_private.say('due_now',
+      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
+        sluice_private.span_words(m.due_at)),
+      since => m.due_at)];
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
@@ -115,31 +120,36 @@ DECLARE
   freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key);
-  SELECT k.* INTO kept FROM sluice.kept_key k WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp()
-  ORDER BY k.until DESC LIMIT 1;
+  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = dedupe_key);
+  SELECT k.* INTO kept FROM sluice.kept_key k
+  WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
   holders := sluice_private.key_holders(pointer, locks);
   IF holders <> '{}' THEN
-    RETURN NEXT sluice_private.say('key_taken', format('Message %s has the dedupe key %s', holders[1], name)
+    RETURN NEXT sluice_private.say('key_taken',
+      format('Message %s has the dedupe key %s', holders[1], name)
       || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
       until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
       details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
       remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
   ELSIF kept.until IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_kept', format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.',
-      kept.message_id, name, sluice_private.span_words(kept.until)), until => kept.until,
+    RETURN NEXT sluice_private.say('key_kept',
+      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
+        sluice_private.span_words(kept.until)), until => kept.until,
       details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
   ELSIF pointer.until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('key_kept', format('The dedupe key %s was taken by message %s and stays taken for another %s, '
-      'whatever became of that (throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+    RETURN NEXT sluice_private.say('key_kept',
+      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
+        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
       until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
   ELSE
-    RETURN NEXT sluice_private.say('key_free', format('No message of queue "%s" has the dedupe key %s: the next enqueue with it '
-      'adds one.', queue, name), details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
+    RETURN NEXT sluice_private.say('key_free',
+      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
+      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
   END IF;
   IF writer IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_locked', 'A transaction that enqueues with the key is open: other enqueues with it wait.',
-      pid => writer);
+    RETURN NEXT sluice_private.say('key_locked',
+      'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);
   ELSIF pointer.message_id IS NULL THEN
     RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
   END IF;
@@ -160,7 +170,8 @@ DECLARE
   reasons sluice_private.reason[];
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN
-    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %', CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
+    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
+      CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
   IF id IS NOT NULL THEN
@@ -172,5 +183,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.explain IS
-  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It locks '
-  'nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes it.';
+  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It '
+  'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
+  'it.';

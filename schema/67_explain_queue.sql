@@ -15,9 +15,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by one
--- descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now. held: all
--- that are due wait for another message of their keys; first_id is such a message.
+-- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
+-- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
+-- held: all that are due wait for another message of their keys; first_id is such a message.
 CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
   slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
 )
@@ -70,7 +70,8 @@ $$;
 CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
-    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since, (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
+    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since,
+           (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
     FROM (
       SELECT cardinality(b.message_ids) AS messages, b.claimed_at, 'worker ' || sluice_private.quoted(w.name) AS holder
       FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
@@ -81,8 +82,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         ORDER BY c.expires_at DESC LIMIT 1000
       ) c
     ) h
-  ) t CROSS JOIN LATERAL sluice_private.say('in_flight', format('Workers and claims have taken %s that may be in flight: the '
-    'oldest is with %s, for %s.', sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
+  ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
+    format('Workers and claims have taken %s that may be in flight: the oldest is with %s, for %s.',
+      sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
     since => t.since, details => jsonb_build_object('messages', t.messages, 'holder', t.holder),
     remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ''' || queue || ''' ORDER BY claimed_at;') s
   WHERE t.messages > 0
@@ -122,7 +124,8 @@ BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
-    RETURN NEXT sluice_private.say('unknown_queue', format('Queue "%s" has no message, no settings and no worker.', queue)
+    RETURN NEXT sluice_private.say('unknown_queue',
+      format('Queue "%s" has no message, no settings and no worker.', queue)
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
       remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
   END IF;
@@ -144,37 +147,43 @@ BEGIN
          min(n.due_at) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS due_at,
          min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased) AS next_at,
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL) AS expired,
-         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked, (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
+         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked,
+         (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
          min(n.id) FILTER (WHERE n.holder IS NOT NULL) AS locked_id
   INTO heads FROM sluice_private.next_unkeyed(queue, locks) n;
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free, min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at,
-         min(s.next_at) AS next_at, count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
+  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free,
+         min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at, min(s.next_at) AS next_at,
+         count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
          count(*) FILTER (WHERE s.held > 0) AS held, min(s.first_id) FILTER (WHERE s.held > 0) AS first_id,
          (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1] AS pid
   INTO slots FROM sluice_private.look_at_slots(queue, locks) s;
   free := heads.free + slots.free;
   next_at := least(heads.next_at, slots.next_at);
   IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now', format('%s%s among the first due and free, the oldest for %s: the next claims take '
-      'them.', sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-      sluice_private.span_words(least(heads.due_at, slots.due_at))),
+    RETURN NEXT sluice_private.say('due_now',
+      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
+        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
+        sluice_private.span_words(least(heads.due_at, slots.due_at))),
       since => least(heads.due_at, slots.due_at), details => jsonb_build_object('due', free));
   END IF;
   IF heads.locked > 0 THEN
-    RETURN NEXT sluice_private.say('locked', format('%s of the first %s locked, the first one %s.',
-      sluice_private.counted(heads.locked, 'message'), CASE heads.locked WHEN 1 THEN 'is' ELSE 'are' END, heads.locked_id),
+    RETURN NEXT sluice_private.say('locked',
+      format('%s among the first locked: message %s.', sluice_private.counted(heads.locked, 'message')
+        || CASE heads.locked WHEN 1 THEN ' is' ELSE ' are' END, heads.locked_id),
       details => jsonb_build_object('locked', heads.locked, 'message', heads.locked_id::text),
       remedy => format('npx sluice explain %s %s', queue, heads.locked_id), pid => heads.pid);
   END IF;
   IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held', format('In %s messages wait for an earlier one of their ordering key: one for message '
-      '%s.', sluice_private.counted(slots.held, 'slot'), slots.first_id),
+    RETURN NEXT sluice_private.say('held',
+      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
+        sluice_private.counted(slots.held, 'slot'), slots.first_id),
       details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
       remedy => format('npx sluice explain %s %s', queue, slots.first_id));
   END IF;
   IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy', format('Batches have %s of the keys in hand.', sluice_private.counted(slots.busy,
-      'slot')), details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+    RETURN NEXT sluice_private.say('slot_busy',
+      format('Batches have %s of ordering keys in hand.', sluice_private.counted(slots.busy, 'slot')),
+      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
   IF heads.expired > 0 THEN
@@ -183,14 +192,15 @@ BEGIN
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND next_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('scheduled', format('The next message falls due in %s.', sluice_private.span_words(next_at)),
+    RETURN NEXT sluice_private.say('scheduled',
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)),
       until => next_at);
   END IF;
 END
 $$;
 
--- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each partition is
--- three descents, and counts 1,000 index entries at most.
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each
+-- partition is three descents, and counts 1,000 index entries at most.
 CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -206,7 +216,7 @@ BEGIN
     unread := unread + part.unread;
     oldest := least(oldest, part.next_appended_at);
     waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(g, part, part.next_position) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
   END LOOP;
   RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
   RETURN QUERY SELECT * FROM unnest(waits[1:5]);
@@ -230,7 +240,8 @@ DECLARE
   locks jsonb := sluice_private.row_locks();
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
-  has_messages boolean := (SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) IS NOT NULL;
+  has_messages boolean := EXISTS (SELECT FROM (
+    SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
   IF has_messages OR of_group THEN
@@ -249,8 +260,9 @@ BEGIN
   END IF;
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
   IF dead > 0 THEN
-    RETURN NEXT sluice_private.say('dead', format('It has %s, which are not tried again.', CASE WHEN dead > 1000
-      THEN 'more than 1,000 dead letters' ELSE sluice_private.counted(dead, 'dead letter') END),
+    RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
+      THEN 'More than 1,000 dead letters are' WHEN dead = 1 THEN '1 dead letter is'
+      ELSE dead || ' dead letters are' END),
       details => jsonb_build_object('count', least(dead, 1000)), remedy => format('npx sluice dead list %s', queue));
   END IF;
 END
@@ -260,8 +272,10 @@ CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r)) s
+  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
+    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
+  )) s
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
-  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads the first '
-  'messages of each priority, slot and tenant, and counts no backlog.';
+  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
+  'the first messages of each priority, slot and tenant, and counts no backlog.';

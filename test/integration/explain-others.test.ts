@@ -169,7 +169,7 @@ describe('a queue', () => {
       .handle(() => raise('no'))
       .runOnce()
     expect(reasonOf(await sluice.operate.queues.explain(queue), 'dead')).toMatchObject({
-      explanation: 'It has 1 dead letter, which are not tried again.',
+      explanation: '1 dead letter is not tried again.',
       remedy: `npx sluice dead list ${queue}`,
     })
   })
