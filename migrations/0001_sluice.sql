@@ -7906,7 +7906,7 @@ BEGIN
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
   ELSE
     RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
-      THEN 'It has not been tried, and is' ELSE 'It was in hand and put off, and is' END, left_words),
+      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
       since => m.enqueued_at, until => m.due_at, remedy => remedy);
   END IF;
 END
@@ -7950,9 +7950,9 @@ $$;
 CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
-    format('%s "%s" was paused %s ago by %s',
+    format('%s "%s" was paused %s ago%s',
       CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
-      sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
+      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -8038,7 +8038,7 @@ BEGIN
 END
 $$;
 
--- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200
+-- A batch has locked the slot of its key. Which message of the slot it has is known as far as the first 200
 -- records and 20 messages of each go.
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8504,7 +8504,7 @@ BEGIN
       pid => holder);
   ELSIF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('partition_busy',
-      format('A batch of the group has partition %s in hand.', part.partition),
+      format('A batch of the group has locked partition %s.', part.partition),
       details => jsonb_build_object('partition', part.partition), pid => holder);
   END IF;
 END
@@ -8666,7 +8666,7 @@ COMMENT ON FUNCTION sluice.explain_event IS
 
 -- schema/67_explain_queue.sql
 --
--- Explains a queue: why does nothing move here?
+-- Explains a queue: why nothing moves in it.
 --
 -- Public functions: sluice.explain_queue.
 
@@ -8734,7 +8734,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- What workers and claims have in hand of the queue, by their records.
+-- What workers and claims have in flight of the queue, by their records.
 CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
@@ -8850,7 +8850,7 @@ BEGIN
   END IF;
   IF slots.busy > 0 THEN
     RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have %s of ordering keys in hand.', sluice_private.counted(slots.busy, 'slot')),
+      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
       details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
@@ -8950,7 +8950,7 @@ COMMENT ON FUNCTION sluice.explain_queue IS
 
 -- schema/68_explain_schedule.sql
 --
--- Explains a schedule: why has it not enqueued a message?
+-- Explains a schedule: why it has not enqueued a message.
 --
 -- Public functions: sluice.explain_schedule.
 
@@ -9040,8 +9040,8 @@ BEGIN
   END IF;
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
-      format('The schedule was paused %s ago by %s', sluice_private.span_words(s.paused_at),
-        coalesce(sluice_private.quoted(s.paused_by), 'somebody'))
+      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
+        coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
       since => s.paused_at,
       details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),

@@ -24,6 +24,7 @@ const PLAIN = [
   'messages',
   'operations',
   'operate',
+  'explain',
   'errors',
   'http',
   'sql',
