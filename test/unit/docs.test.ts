@@ -25,6 +25,7 @@ const PLAIN = [
   'operations',
   'operate',
   'doctor',
+  'explain',
   'errors',
   'http',
   'sql',
