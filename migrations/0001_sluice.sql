@@ -9853,8 +9853,10 @@ $$;
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('the tables of Sluice have %s dead rows, the most in %s', coalesce(sum(s.n_dead_tup), 0),
-    coalesce((array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1], 'none'))
+  SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
+    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+      (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
+    ELSE 'the tables of Sluice have no dead rows yet' END
   FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
 $$;
 
@@ -9955,9 +9957,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          'npx sluice status --json # names and versions; deploy the newest everywhere'
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s workers', count(*)),
-         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that '
-           'kills its process is not found out',
+  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+         format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
+           'process is not found out',
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0

@@ -90,7 +90,7 @@ describe('workers', () => {
       .subscribe()
     await registered(database, 'pooled')
     expect(await about(database, 'workers.pooled')).toMatchObject([
-      { severity: 'warning', finding: expect.stringMatching(/^pooled run behind a pooler/) },
+      { severity: 'warning', finding: expect.stringMatching(/^Behind a pooler without a direct connection: pooled\./) },
     ])
   })
 })
