@@ -121,7 +121,10 @@ CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS te
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.name FROM (
     SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:50]) AS name
-  ) n WHERE n.distance IS NOT NULL AND n.name <> given ORDER BY n.distance, n.name LIMIT 1
+  ) n
+  -- A worker may write any name, and this one gets into a command.
+  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
+  ORDER BY n.distance, n.name LIMIT 1
 $$;
 
 -- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
@@ -152,6 +155,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'COMMIT.',
     pid => coalesce(w.pid, 0)) s
   ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
 $$;
 
 CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason

@@ -31,6 +31,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
     RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
   END IF;
 END
@@ -73,11 +74,7 @@ BEGIN
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
-  IF reasons = '{}' AND pg_is_in_recovery() THEN
-    reasons := ARRAY[sluice_private.say('not_visible',
-      'It is due, and this is a standby, which sees no locks and no batches: ask the primary server.',
-      since => m.due_at)];
-  ELSIF reasons = '{}' THEN
+  IF reasons = '{}' THEN
     reasons := ARRAY[sluice_private.say('due_now',
       format('It has been due for %s, and nothing is in its way: the next claim takes it.',
         sluice_private.span_words(m.due_at)),
