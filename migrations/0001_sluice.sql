@@ -7704,11 +7704,11 @@ BEGIN
 END
 $$;
 
--- The name that was most likely meant, of the first 50.
+-- The name that was most likely meant, of the first 200.
 CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.name FROM (
-    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:50]) AS name
+    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
   ) n
   -- A worker may write any name, and this one gets into a command.
   WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
@@ -7848,6 +7848,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
     since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
+$$;
+
+-- It is in flight, and a cancel has been asked for. Requests are kept for an hour, so there are few.
+CREATE FUNCTION sluice_private.why_cancel_asked(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT r.message_id, r.asked_at FROM sluice.cancel_request r WHERE r.queue = m.queue
+    ORDER BY r.queue DESC, r.id DESC LIMIT 1000
+  ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
+    format('A cancel was asked for %s ago: it is removed when its handler has ended.',
+      sluice_private.span_words(r.asked_at)),
+    since => r.asked_at) s
+  WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
 $$;
 
 -- A worker or a claim has it under a lease that has not ended.
@@ -8299,6 +8312,9 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
+    IF reasons <> '{}' THEN
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+    END IF;
   END IF;
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);
@@ -8809,22 +8825,28 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) r LIMIT 3
 $$;
 
--- Nothing is there. A queue that nothing knows may be a typing mistake.
+-- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
 CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50);
-  nearest text := sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k));
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
+  nearest text := CASE WHEN is_stream
+    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
+    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
       format('Queue "%s" has no message, no settings and no worker.', queue)
+      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
+      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
+        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
 END

@@ -67,6 +67,9 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
+    IF reasons <> '{}' THEN
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+    END IF;
   END IF;
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);

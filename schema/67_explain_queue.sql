@@ -132,22 +132,28 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) r LIMIT 3
 $$;
 
--- Nothing is there. A queue that nothing knows may be a typing mistake.
+-- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
 CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50);
-  nearest text := sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k));
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
+  nearest text := CASE WHEN is_stream
+    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
+    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
       format('Queue "%s" has no message, no settings and no worker.', queue)
+      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
+      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
+        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
 END

@@ -96,6 +96,18 @@ describe('a queue', () => {
     expect(words(await sluice.operate.queues.explain(`${queue}.reprots`))).toEqual(['empty'])
   })
 
+  test('that is a stream, or nearly the queue of a group, names the group', async ({ queue, sluice }) => {
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'billing')
+    for (const name of [queue, `${queue}:biling`]) {
+      expect((await sluice.operate.queues.explain(name)).headline).toMatchObject({
+        reason: 'unknown_queue',
+        remedy: `npx sluice explain ${queue}:billing`,
+      })
+    }
+    expect(words(await sluice.operate.queues.explain(`${queue}:billing`))).toEqual(['no_worker', 'empty'])
+  })
+
   test('is paused and has no worker, and moves when both are mended', async ({ queue, sluice }) => {
     await put(sluice, queue, [1, 2])
     await sluice.operate.queues.pause(queue, { by: 'ada' })

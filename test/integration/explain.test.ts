@@ -13,7 +13,7 @@ import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('a message in hand', () => {
-  test('is in flight in a worker, with its process and the session of its batch; and gone when it was handled', async ({
+  test('is in flight in a worker, with its process and the session of its batch, and gone when it was cancelled', async ({
     queue,
     sluice,
   }) => {
@@ -32,8 +32,10 @@ describe('a message in hand', () => {
     expect(others).toEqual([])
     const known = await sluice.operate.messages.status(queue, id)
     expect(headline.details.pid).toBe(known.lockedBy)
+    await sluice.operate.messages.cancel(queue, id)
+    expect(words(await explain())).toEqual(['in_flight', 'cancel_asked'])
     release()
-    await waitFor(async () => (await explain()).headline.reason === 'not_found', { what: 'the message to be handled' })
+    await waitFor(async () => (await explain()).headline.reason === 'not_found', { what: 'the message to be removed' })
   })
 
   test('is leased by a worker until an instant, and gone when it was handled', async ({ queue, sluice }) => {
