@@ -213,11 +213,19 @@ describe('the doctor', () => {
 
   test('takes no difference for damage where another version of the server has written the definition', async () => {
     const database = await fresh()
-    await database.sql(`UPDATE sluice.made SET server = server - 1, definition = definition || ' in other words'
-                        WHERE name = 'sluice.message_due_idx'`)
-    expect(await findingsOf(database)).toMatchObject([
-      { check: 'schema.changed', severity: 'unknown', subject: 'index sluice.message_due_idx' },
-    ])
+    await database.sql(`UPDATE sluice.made SET server = server - 1;
+      UPDATE sluice.made SET definition = definition || ' in other words'
+      WHERE name IN ('sluice.message_due_idx', 'sluice.claims') AND kind IN ('index', 'view')`)
+    const [unknown, ...others] = await findingsOf(database)
+    expect(others).toEqual([])
+    expect(unknown).toMatchObject({
+      check: 'schema.changed',
+      severity: 'unknown',
+      subject: '2 definitions',
+      finding: expect.stringContaining(': index sluice.message_due_idx, view sluice.claims'),
+    })
+    await database.sql(unknown!.remedy.split('; --')[0]!)
+    expect(await findingsOf(database)).toEqual([])
   })
 
   test('says that it cannot compare where nothing is noted', async () => {
