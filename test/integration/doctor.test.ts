@@ -37,6 +37,23 @@ describe('the doctor finds nothing', () => {
     expect(await findingsOf(database)).toEqual([])
   })
 
+  test('where all checks are made again from the words of the server, as a restore does', async () => {
+    const database = await fresh()
+    await database.sql(`DO $$ DECLARE c record; BEGIN
+      FOR c IN SELECT o.conrelid::regclass AS t, quote_ident(o.conname) AS name, pg_get_constraintdef(o.oid) AS text
+               FROM pg_constraint o WHERE o.contype = 'c' AND o.connamespace = 'sluice'::regnamespace AND o.conrelid <> 0
+      LOOP
+        EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %s, ADD CONSTRAINT %s %s', c.t, c.name, c.name, c.text);
+      END LOOP;
+    END $$`)
+    const definition = `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname LIKE 'tenant: 1 to 255 bytes, w%'`
+    const [now] = await database.sql(definition)
+    const [made] = await database.sql(`SELECT definition AS pg_get_constraintdef FROM sluice.made
+      WHERE name LIKE 'sluice.schedule."tenant: 1%'`)
+    expect(now).not.toEqual(made)
+    expect(await findingsOf(database)).toEqual([])
+  })
+
   test('on a server with the settings that it has by default', async () => {
     const server = await startRestartableServer({ fsync: 'on' })
     expect(await server.sql('SELECT * FROM sluice.doctor()')).toEqual([])
