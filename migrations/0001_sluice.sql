@@ -7843,8 +7843,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE NOT EXISTS (SELECT FROM sluice.made)
 $$;
 
--- Whose the objects are, and who may run the functions that have the rights of their owner. The tables of streams and
--- of the history belong to it too: maintenance drops them.
+-- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
+-- theirs. The tables of streams and of the history belong to the owner too: maintenance drops them.
 CREATE FUNCTION sluice_private.doctor_owner(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH schema_owner AS (
@@ -7874,6 +7874,29 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM pg_proc p
   WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
     AND has_function_privilege('public', p.oid, 'EXECUTE')
+  UNION ALL
+  -- sluice_admin reads every view, and one of the roles may call each function. Where it has no right on the schema,
+  -- the roles are of another database.
+  SELECT 'privileges.roles', 'warning', 'roles of Sluice',
+         format('No role has the rights on %s that "sluice roles" grants: a migration has made it since, or it was '
+           'revoked',
+           string_agg(l.name, ', ' ORDER BY l.name)), 'npx sluice roles'
+  FROM (
+    SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_roles r ON r.rolname = 'sluice_admin'
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v'
+      AND NOT has_table_privilege(r.oid, c.oid, 'SELECT')
+    UNION ALL
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    WHERE p.pronamespace = 'sluice'::regnamespace AND NOT EXISTS (
+      SELECT FROM pg_roles r
+      WHERE r.rolname = ANY ('{sluice_producer,sluice_worker,sluice_operator,sluice_admin,sluice_reader,sluice_claimer}')
+        AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
+    )
+  ) l
+  WHERE EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = 'sluice_admin' AND has_schema_privilege(r.oid, 'sluice', 'USAGE')
+  )
+  HAVING count(*) > 0
 $$;
 
 -- schema/71_doctor_server.sql

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { ack } from '../../src/message.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { findingsOf, found } from '../support/rows/findings.ts'
 import { append, makeStream } from '../support/rows/streams.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
@@ -201,6 +202,25 @@ describe('the doctor', () => {
       severity: 'error',
       remedy: 'npx sluice migrate --print # has its definition',
     })
+  })
+
+  test('finds that the roles lack what sluice roles would grant, once it has been run in the database', async () => {
+    const database = await fresh()
+    expect(await found(database, 'privileges')).toEqual([])
+    await database.sql(ROLES_SQL)
+    expect(await found(database, 'privileges')).toEqual([])
+    await database.sql('REVOKE ALL ON sluice.messages FROM sluice_admin')
+    await database.sql('REVOKE ALL ON FUNCTION sluice.pop FROM sluice_claimer')
+    expect(await found(database, 'privileges')).toMatchObject([
+      {
+        check: 'privileges.roles',
+        severity: 'warning',
+        finding: expect.stringMatching(/^No role has the rights on sluice.messages, sluice.pop\(.*\) that/),
+        remedy: 'npx sluice roles',
+      },
+    ])
+    expect(await runCli(['roles'], { DATABASE_URL: database.url })).toMatchObject({ code: 0 })
+    expect(await found(database, 'privileges')).toEqual([])
   })
 
   test('names a table that is gone once, without all that belonged to it, and says which part could not look', async () => {
