@@ -7626,7 +7626,7 @@ $$;
 -- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and
 -- rules, and per view, type and function, with a definition of at most 2,000 characters, and with what keeps it from
 -- working. Not the tables that are made at run time, for streams and days of history, and not the migrator's own. The
--- settings decide how the server writes a definition; a digest stands for the long ones. About 900 rows in 60 ms: it
+-- settings decide how the server writes a definition; a digest stands for the long ones. About 750 rows in 13 ms: it
 -- reads the catalogs, and none of the tables.
 CREATE FUNCTION sluice_private.catalog()
 RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
@@ -7889,7 +7889,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.oid::regprocedure::text FROM pg_proc p
     WHERE p.pronamespace = 'sluice'::regnamespace AND NOT EXISTS (
       SELECT FROM pg_roles r
-      WHERE r.rolname = ANY ('{sluice_producer,sluice_worker,sluice_operator,sluice_admin,sluice_reader,sluice_claimer}')
+      WHERE r.rolname IN ('sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_admin', 'sluice_reader',
+          'sluice_claimer')
         AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
     )
   ) l
