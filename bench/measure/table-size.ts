@@ -22,8 +22,10 @@ export class TableSize implements AsyncDisposable {
   /** In MiB. */
   async read(): Promise<number> {
     const { rows } = await this.#client.query<{ bytes: string }>(
+      // A table without partitions is no partition tree.
       `SELECT sum(pg_total_relation_size(part.relid)) AS bytes
-       FROM unnest($1::text[]::regclass[]) AS given (relid), pg_partition_tree(given.relid) AS part`,
+       FROM unnest($1::text[]::regclass[]) AS given (relid),
+            LATERAL (SELECT given.relid UNION SELECT tree.relid FROM pg_partition_tree(given.relid) AS tree) AS part`,
       [this.#tables],
     )
     return Number(rows[0]?.bytes) / MIB

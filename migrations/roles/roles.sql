@@ -71,7 +71,7 @@ BEGIN
   GRANT SELECT ON sluice.queue, sluice.cancel_request TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
   GRANT SELECT, INSERT, DELETE ON sluice.batch_record, sluice.crash TO sluice_worker;
-  GRANT INSERT ON sluice.kept_key TO sluice_worker;
+  GRANT INSERT ON sluice.kept_key, sluice.worker_activity TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
@@ -118,12 +118,12 @@ BEGIN
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
-    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.doctor TO sluice_reader,
-    sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
+    TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.
   GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_partitions, sluice.stream, sluice.stream_group
@@ -131,6 +131,13 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_partitions, sluice_private.stream_stable_ends,
     sluice.stream_positions, sluice_private.event_partition, sluice_private.read_events, sluice.events,
     sluice_private.next_position TO sluice_reader, sluice_operator, sluice_admin;
+
+  -- Explains. What is read has the rights of the schema's owner, and what is told of sessions those of who asks.
+  GRANT EXECUTE ON FUNCTION sluice.explain, sluice.explain_queue, sluice.explain_event, sluice.explain_schedule,
+    sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
+    sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
+    sluice_private.session_words, sluice_private.span_words, sluice_private.ms_words, sluice_private.quoted
+    TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
   -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
@@ -142,8 +149,7 @@ BEGIN
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
-  GRANT DELETE ON sluice.dead_letter TO sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 

@@ -107,8 +107,8 @@ export class FlooredClaims {
     const { lease } = terms
     const limit = this.#limitOf(terms)
     if (!this.floors.anyHeld) return claimFreeSlots(execute, queue, this.floors.slots(bottom), limit, lease)
-    // The next claim begins behind those that this one takes from.
-    const slots = this.floors.slots(bottom, lease && Math.ceil(limit / KEYS_PER_SLOT))
+    // The next claim begins behind those that this one takes from. A slot that it takes only a part of comes first then.
+    const slots = this.floors.slots(bottom, lease && Math.max(1, Math.floor(limit / KEYS_PER_SLOT)))
     return claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
   }
 

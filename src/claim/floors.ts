@@ -101,12 +101,13 @@ export class Floors {
   /**
    * The slots, starting further on at each call, so that none is served before the others for ever.
    *
-   * @param taken how many of them a full claim takes from
+   * @param taken how many of them a full claim takes from: the next call starts behind these
    */
   slots(bottom: boolean, taken = 1): readonly SlotPosition[] {
     const all = [...this.#slots.values()].map((floor) => floor.position(bottom))
-    this.#turn = all.length === 0 ? 0 : (this.#turn + taken) % all.length
-    return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
+    const turn = all.length === 0 ? 0 : this.#turn % all.length
+    this.#turn = turn + taken
+    return [...all.slice(turn), ...all.slice(0, turn)]
   }
 
   /** The rows of slots that no claim needs to read, not even one from the bottom; see {@link PassedRows}. */

@@ -1,11 +1,13 @@
 import { Command } from 'commander'
 import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
+import { addAudit } from './commands/audit.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDead } from './commands/dead.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEnqueue } from './commands/enqueue.ts'
+import { addExplain } from './commands/explain.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
 import { addMaintain } from './commands/maintain.ts'
@@ -43,6 +45,7 @@ const COMMANDS = [
   addRoles,
   addStatus,
   addDoctor,
+  addExplain,
   addEnqueue,
   addPeek,
   addMessage,
@@ -54,6 +57,7 @@ const COMMANDS = [
   addStream,
   addGroup,
   addHistory,
+  addAudit,
   addMaintain,
   addWork,
   addHelp,
@@ -92,6 +96,7 @@ Examples:
   $ sluice status                   the queues, the workers, and what needs attention
   $ sluice doctor                   what is wrong with this installation, and what helps
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
+  $ sluice explain orders 42        why a message is not running
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue
   $ sluice message status orders 42 the state of one message
@@ -99,6 +104,7 @@ Examples:
   $ sluice dead list                messages that are not tried again
   $ sluice dead redrive orders      try them again
   $ sluice history list orders      messages that have succeeded
+  $ sluice audit list               who did what, and when
   $ sluice schedule list            messages that are enqueued at given times
   $ sluice stream tail orders       the events of a stream as they are appended
   $ sluice group list               the groups of streams, and how far behind they are

@@ -168,10 +168,13 @@ export class BatchRun {
     }
     try {
       await acceptPayload(message, this.#definition, deadline)
-      return true
     } catch (error) {
       this.#results.add([message], new CallFailed(error, { committed: false, isOver: deadline.isOver }))
+      return false
     }
+    // While its schema was waited for.
+    if (!this.#results.isCancelled(message)) return true
+    this.#results.refuse(message, { kind: 'cancelled' })
     return false
   }
 

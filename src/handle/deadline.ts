@@ -46,6 +46,11 @@ export class Deadline {
     return this.#whyOver !== undefined
   }
 
+  /** A handler is waited for: its time can run out. */
+  get isWaiting(): boolean {
+    return this.#heard !== undefined
+  }
+
   /** The messages of the call that runs. */
   get running(): readonly DeliveredMessage[] {
     return this.#running
@@ -89,7 +94,8 @@ export class Deadline {
     this.#sender = sender
     this.#heard = heard
     this.#all.watch(this)
-    work.then(
+    // A promise stays itself. Another thenable may answer at once, twice, or with a promise.
+    Promise.resolve(work).then(
       (result) => {
         if (this.#isHeardBy(heard)) heard.answered(result)
       },

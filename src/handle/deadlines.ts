@@ -50,6 +50,7 @@ export class Deadlines {
     this.#timer = undefined
     let leastMs = Number.POSITIVE_INFINITY
     for (const deadline of this.#watched) {
+      if (!deadline.isWaiting) continue
       const { leftMs } = deadline
       if (leftMs > 0) leastMs = Math.min(leastMs, leftMs)
       else {
@@ -57,6 +58,6 @@ export class Deadlines {
         deadline.late()
       }
     }
-    if (this.#watched.size > 0) this.#timer = startTimer(this.#onTime, Math.ceil(leastMs))
+    if (leastMs < Number.POSITIVE_INFINITY) this.#timer = startTimer(this.#onTime, Math.ceil(leastMs))
   }
 }

@@ -2,6 +2,7 @@ import { expected } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOutcomeKind, OUTCOMES, type OutcomeFields } from '../outcomes.ts'
 import { ACK } from '../settle/decide.ts'
+import { isUnrunQuery, RUN_IT } from './unrun-query.ts'
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(
@@ -18,7 +19,8 @@ export function toOutcome(
     if (isOutcomeKind(kind) && (kind !== 'deadLetter' || typeof reason === 'string'))
       return OUTCOMES[kind].make(OUTCOMES[kind].verb, fields)
   }
-  throw expected('OPTION_INVALID', what, 'nothing, ack(), retryLater(), snooze() or deadLetter()', returned, remedy)
+  const wanted = 'nothing, ack(), retryLater(), snooze() or deadLetter()'
+  throw expected('OPTION_INVALID', what, wanted, returned, isUnrunQuery(returned) ? RUN_IT : remedy)
 }
 
 /** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */

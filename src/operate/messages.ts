@@ -16,10 +16,13 @@ import {
   freeKey,
   type MessageAddress,
   rescheduleMessage,
+  runMessageNow,
 } from '../table/operate/change-message.ts'
+import { type Explanation, explainMessage } from '../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import type { Execute } from '../table/statement.ts'
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
 import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import type { Operations } from './operations.ts'
@@ -70,6 +73,24 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     const name = this.#operations.queue(queue)
     const message = readWhich('messages.status', which)
     return this.#operations.read((execute) => readKnownMessage(execute, name, message))
+  }
+
+  /**
+   * Explains why a message is not running, by its id or its dedupe key: the main reason and the others, each with the
+   * command that changes it. With a dedupe key: who has it, until when, and why that message is not running. It locks
+   * nothing, and reads the first thousand of a backlog at most.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example
+   * const { headline } = await sluice.operate.messages.explain('emails', '4711')
+   * console.log(headline.explanation, headline.remedy)
+   */
+  async explain(queue: QueueName<Definitions>, which: WhichMessage): Promise<Explanation> {
+    const name = this.#operations.queue(queue)
+    const message = readWhich('messages.explain', which)
+    return this.#operations.read((execute) => explainMessage(execute, name, message))
   }
 
   /**
@@ -146,7 +167,8 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
     const [name, message] = this.#address('messages.reschedule', queue, which, options)
-    return this.#patiently(name, message, dueTimeOf(to), options)
+    const dueTime = dueTimeOf(to)
+    return this.#patiently((execute) => rescheduleMessage(execute, name, message, dueTime), options)
   }
 
   /**
@@ -161,7 +183,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
     const [name, message] = this.#address('messages.runNow', queue, which, options)
-    return this.#patiently(name, message, { delayMs: 0, dueAt: null }, options)
+    return this.#patiently((execute) => runMessageNow(execute, name, message), options)
   }
 
   /**
@@ -194,13 +216,11 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
 
   /** A batch locks the message's slot while its handlers run: a few tries, without waiting for the lock. */
   async #patiently(
-    queue: string,
-    message: MessageAddress,
-    to: DueTime,
+    change: (execute: Execute) => Promise<ChangeAnswer>,
     { tx }: MessageChangeOptions,
   ): Promise<ChangeAnswer> {
     for (let tries = 1; ; tries += 1) {
-      const answer = await this.#operations.change((execute) => rescheduleMessage(execute, queue, message, to), tx)
+      const answer = await this.#operations.change(change, tx)
       if (answer.result !== 'busy' || tx !== undefined || tries >= MOST_TRIES) return answer
       await pause(PAUSE_MS)
     }

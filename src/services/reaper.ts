@@ -59,10 +59,10 @@ export class Reaper implements Service<number> {
     return this.#hurried !== undefined
   }
 
-  /** A poll has looked for dead workers. */
+  /** A poll has looked for dead workers. One that it has found is not left for a later poll, however recent the last pass is. */
   polled(anyDead: boolean): void {
     this.#polledAt = performance.now()
-    if (anyDead) this.runIfStale().catch(() => undefined)
+    if (anyDead && !this.#doubts) this.runOnce().catch(() => undefined)
   }
 
   /**

@@ -1,12 +1,14 @@
 import { describe, expect } from 'vitest'
+import * as z from 'zod'
 import { retryLater, snooze } from '../../src/message.ts'
 import { HoldRelease } from '../../src/services/hold-release.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { readOrphanedHolds } from '../../src/table/operate/release-holds.ts'
+import { EventLog } from '../support/event-log.ts'
 import { executeAlone } from '../support/permutations/claims.ts'
 import { loweredFlag, raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 import { TestWakeUp } from '../support/wake-up.ts'
 
@@ -22,6 +24,28 @@ async function listening(sluice: Sluice, database: TestDatabase, queue: string) 
   const running = other.start()
   await raisedFlag(database, queue)
   return running
+}
+
+/** The same. `hasHeard` resolves when the process has read the requests that were notified before. */
+async function listeningInTurn(sluice: Sluice, database: TestDatabase, queue: string) {
+  const heard = deferred()
+  const other = sluice.pipeline(queue, { concurrency: 1 }).handle(async () => {
+    await loweredFlag(database, queue)
+    heard.resolve()
+  })
+  const running = other.start()
+  // It sleeps, so the process listens.
+  await raisedFlag(database, queue)
+  return {
+    drain: () => running.drain(),
+    // The notification goes through the listener, and so does that of this message. The flag is raised again on the
+    // connection that has read the request before.
+    async hasHeard() {
+      await put(sluice, queue, [1])
+      await heard.promise
+      await raisedFlag(database, queue)
+    },
+  }
 }
 
 describe('cancel', () => {
@@ -149,14 +173,7 @@ describe('cancel', () => {
     sluice,
     queue,
   }) => {
-    const heard = deferred()
-    const other = sluice.pipeline(`${queue}.other`, { concurrency: 1 }).handle(async () => {
-      await loweredFlag(database, `${queue}.other`)
-      heard.resolve()
-    })
-    const running = other.start()
-    // It sleeps, so the process listens.
-    await raisedFlag(database, `${queue}.other`)
+    const other = await listeningInTurn(sluice, database, `${queue}.other`)
     const ids = await put(sluice, queue, [1, 2])
     const [begun, go] = [deferred(), deferred()]
     const handled: unknown[] = []
@@ -170,15 +187,38 @@ describe('cancel', () => {
       .start()
     await begun.promise
     expect(await sluice.operate.messages.cancel(queue, ids[1]!)).toEqual({ result: 'asked', state: 'in_flight' })
-    // The notification goes through the listener, and so does that of this message. The flag is raised again on the
-    // connection that has read the request before.
-    await put(sluice, `${queue}.other`, [1])
-    await heard.promise
-    await raisedFlag(database, `${queue}.other`)
+    await other.hasHeard()
     go.resolve()
     await pipeline.drain()
-    await running.drain()
+    await other.drain()
     expect(handled).toEqual([1])
+  })
+
+  test('of a message whose schema is waited for: its handler is not called', async ({ database, sluice, queue }) => {
+    const [begun, go] = [deferred(), deferred()]
+    const schema = z.unknown().refine(async () => {
+      begun.resolve()
+      await go.promise
+      return true
+    })
+    const worker = startTestSluice(database, { queues: { [queue]: { schema }, [`${queue}.other`]: {} } })
+    const log = new EventLog(worker.events)
+    const other = await listeningInTurn(worker, database, `${queue}.other`)
+    const handled: unknown[] = []
+    const [id] = await put(sluice, queue, [1])
+    const pipeline = worker
+      .pipeline(queue)
+      .handle(({ payload }) => void handled.push(payload))
+      .start()
+    await begun.promise
+    expect(await sluice.operate.messages.cancel(queue, id!)).toEqual({ result: 'asked', state: 'in_flight' })
+    await other.hasHeard()
+    go.resolve()
+    await pipeline.drain()
+    await other.drain()
+    expect(handled).toEqual([])
+    expect(log.of('message.cancelled')).toMatchObject([{ queue, id }])
+    expect(await waiting(database, queue)).toEqual([])
   })
 
   for (const mode of ['transactional', 'leased'] as const) {

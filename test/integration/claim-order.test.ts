@@ -2,6 +2,7 @@ import { describe, expect, inject } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
 import { type Lease, leaseOf } from '../../src/table/claim/lease.ts'
+import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle/around.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
@@ -186,6 +187,19 @@ describe('a claim under a lease takes of a slot', () => {
     expect(await take(100)).toEqual([ids.slice(0, 8), ids.slice(0, 8)])
     expect(await take(3)).toEqual([ids.slice(0, 3), ids.slice(0, 3)])
   })
+})
+
+test('a claim under a lease finds a message behind more delayed ones than it walks where a key is held', async ({
+  queue,
+  begin,
+  database,
+  keys,
+}) => {
+  const delayed = Array.from({ length: MOST_WALKED }, () => ({ key: keys.same[0]!, dueInMs: 600_000 }))
+  const ids = await put(database, queue, [...delayed, { key: keys.same[1]! }])
+  const { execute } = await begin()
+  const taken = await claimSlots(execute, queue, [{ slot: keys.slot, id: '0' }], 10, [], newLease())
+  expect(idsOf(taken)).toEqual(ids.slice(-1))
 })
 
 describe('a claim in slots locks what it takes and no more', () => {

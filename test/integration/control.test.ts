@@ -259,6 +259,22 @@ test('a number that a fail-over gave out again is left to the process that stand
   await unregisterWorker(execute, taken)
 })
 
+test('a worker that registers ends no session that only looks whether it lives', async ({ database }) => {
+  const [looks, back] = [new pg.Client(database.url), new pg.Client(database.url)]
+  onTestFinished(async () => void (await Promise.all([looks.end(), back.end()])))
+  looks.on('error', () => undefined)
+  for (const client of [looks, back]) await client.connect()
+  const execute = executeOn(back)
+  const id = await newWorkerId(execute)
+  await looks.query('SELECT pg_advisory_lock_shared(746502, $1)', [id])
+  const registered = registerWorker(execute, id, { name: 'back', host: 'h', pid: 1, version: '0' }, [])
+  const waits = `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746502 AND objid = $1 AND NOT granted`
+  await waitFor(async () => (await database.sql(waits, [id])).length > 0, { what: 'the worker to wait for the lock' })
+  await looks.query('SELECT pg_advisory_unlock_shared(746502, $1)', [id])
+  await registered
+  await unregisterWorker(execute, id)
+})
+
 /** Looks for dead workers when called, as another worker would. */
 async function reaper(database: TestDatabase): Promise<() => Promise<unknown>> {
   const client = new pg.Client({ connectionString: database.url })

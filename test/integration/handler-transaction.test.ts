@@ -53,6 +53,26 @@ interface Writes {
   readonly kysely: (text: string) => Promise<unknown>
 }
 
+test.for(['transactional', 'leased'] as const)(
+  'a query that was built and not run is no result: its message is tried again, %s',
+  async (mode, { database, sluice, queue, notes }) => {
+    const unrun = (tx: HandlerTransaction) => tx.kysely<Tables>().insertInto('note').values({ queue, text: 'unrun' })
+    const handle = (tx: HandlerTransaction) => unrun(tx) as unknown as undefined
+    const pipeline =
+      mode === 'leased'
+        ? sluice.pipeline(queue, { ...LATER, mode }).handle((_, { transaction }) => transaction(handle))
+        : sluice.pipeline(queue, LATER).handle((_, { tx }) => handle(tx))
+    await put(sluice, queue, ['a'])
+    await pipeline.runOnce()
+    const [message] = await database.sql('SELECT attempt, last_error FROM sluice.messages WHERE queue = $1', [queue])
+    expect(message).toEqual({
+      attempt: 1,
+      last_error: expect.stringMatching(/received an InsertQueryBuilder\. Nothing has run the query/),
+    })
+    expect(await notes(queue)).toEqual([])
+  },
+)
+
 describe('tx', () => {
   test('writes through query(), the pg client and kysely, in the transaction that removes the message', async ({
     database,

@@ -168,6 +168,24 @@ test('a batch waits for the pass of the interval that is under way, and does not
   expect([await pass, await before, server.asked.length]).toEqual([1, true, 1])
 })
 
+test('a poll that finds a dead worker is followed by a pass, however recent the last is, but not in doubt', async () => {
+  const server = new PlayedServer()
+  const reaper = new Reaper({ control: { execute: server.execute }, workerId: () => 7, report: () => undefined })
+  const pass = reaper.runOnce()
+  ;(await server.next()).answer([])
+  await pass
+  reaper.lost()
+  reaper.polled(true)
+  expect(server.asked).toHaveLength(1)
+  const other = new Reaper({ control: { execute: server.execute }, workerId: () => 8, report: () => undefined })
+  const recent = other.runOnce()
+  ;(await server.next()).answer([])
+  await recent
+  other.polled(true)
+  expect(server.asked).toHaveLength(3)
+  server.asked[2]?.answer([])
+})
+
 test('while polls say that no worker is dead it looks only each half minute, else every second', async () => {
   vi.useFakeTimers()
   onTestFinished(() => void vi.useRealTimers())

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect } from 'vitest'
 import { isSluiceError } from '../../src/errors.ts'
 import { deadLetter, type Message, retryLater } from '../../src/message.ts'
+import { LastSequence } from '../support/models/last-sequence.ts'
 import { test } from '../support/sluice.ts'
 
 const RUNS = { numRuns: 200, interruptAfterTimeLimit: 20_000 }
@@ -53,9 +54,10 @@ test('what is given to enqueue is delivered as JSON says, or refused before anyt
     orderingKey: fc.option(text, { nil: undefined }),
     type: fc.option(text, { nil: undefined }),
   })
-  const property = fc.asyncProperty(fc.array(given, { minLength: 1, maxLength: 8 }), async (messages) => {
+  await using last = new LastSequence()
+  const run = last.of(async (messages: readonly Given[]) => {
     const client = await database.pool.connect()
-    const accepted = new Map<string, (typeof messages)[number]>()
+    const accepted = new Map<string, Given>()
     try {
       await client.query('BEGIN')
       for (const { payload, ...options } of messages) {
@@ -81,6 +83,7 @@ test('what is given to enqueue is delivered as JSON says, or refused before anyt
       expect(message).toMatchObject({ orderingKey: orderingKey ?? null, type: type ?? null })
     }
   })
+  const property = fc.asyncProperty(fc.array(given, { minLength: 1, maxLength: 8 }), run)
   await fc.assert(property, { ...RUNS, examples: [[EXTREMES]] })
 })
 
@@ -91,10 +94,11 @@ test('what handlers say of their failures is stored as a string can hold it, and
 }) => {
   const said = fc.record({ how: fc.constantFrom('throw', 'retry', 'dead letter', 'ack'), words: text })
   const shapes = fc.record({ batch: fc.boolean(), ordered: fc.boolean() })
+  await using last = new LastSequence()
   const property = fc.asyncProperty(
     fc.array(said, { minLength: 1, maxLength: 8 }),
     shapes,
-    async (all, { batch, ordered }) => {
+    last.of(async (all: readonly Said[], { batch, ordered }: { batch: boolean; ordered: boolean }) => {
       await database.sql('DELETE FROM sluice.message; DELETE FROM sluice.dead_letter; DELETE FROM sluice.slot')
       const ids = await sluice.enqueueMany(
         sluice.ownTransaction,
@@ -120,13 +124,18 @@ test('what handlers say of their failures is stored as a string can hold it, and
         return how === 'ack' ? [] : [{ id: ids[at]!, error: stored, reason }]
       })
       expect(rows).toEqual(expected.sort((a, b) => (a.id < b.id ? -1 : 1)))
-    },
+    }),
   )
   await fc.assert(property, RUNS)
 })
 
 function codeOf(error: unknown): string {
   return isSluiceError(error) ? error.code : `no SluiceError: ${String(error)}`
+}
+
+interface Said {
+  readonly how: string
+  readonly words: string
 }
 
 interface Given {

@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, onTestFinished } from 'vitest'
 import { installSqlClock } from '../../faults/environment/sql-clock.ts'
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../src/basics/sql-state.ts'
-import { drain, lifeCommandsOf } from '../support/models/life-commands.ts'
+import { LastSequence } from '../support/models/last-sequence.ts'
+import { drain, type LifeCommand, lifeCommandsOf } from '../support/models/life-commands.ts'
 import { LifeModel } from '../support/models/life-model.ts'
 import { connect, LifeSystem } from '../support/models/life-system.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
@@ -62,20 +63,22 @@ async function agreement(database: TestDatabase) {
   const slots = new Map<string, number>([...keys, ...(await slotsOf(database, ['A', 'B']))])
   const connections = await connect(database)
   onTestFinished(() => connections[Symbol.asyncDispose]())
+  const last = new LastSequence()
+  onTestFinished(() => last[Symbol.asyncDispose]())
   return fc.asyncProperty(
     lifeCommandsOf(
       keys.map(([key]) => key),
       slots,
     ),
     fc.boolean(),
-    async (commands, buriesExpired) => {
+    last.of(async (commands: readonly LifeCommand[], buriesExpired: boolean) => {
       sequences += 1
       const options = { queue: `life.${sequences}`, workerId: sequences, buriesExpired }
       await using system = await LifeSystem.open(connections, options)
       const model = new LifeModel(buriesExpired)
       for (const { run } of commands) await run(model, system)
       await drain(model, system)
-    },
+    }),
   )
 }
 

@@ -1,8 +1,9 @@
 import fc from 'fast-check'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { installSqlClock, onSqlClock } from '../../faults/environment/sql-clock.ts'
+import { LastSequence } from '../support/models/last-sequence.ts'
 import { QueueModel } from '../support/models/queue-model.ts'
-import { commandsOf } from '../support/models/queue-model-commands.ts'
+import { type Command, commandsOf } from '../support/models/queue-model-commands.ts'
 import { QueueSystem } from '../support/models/queue-model-system.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base, startTestSluice } from '../support/sluice.ts'
@@ -39,7 +40,9 @@ let queues = 0
 async function agreement(database: TestDatabase, newModel: () => QueueModel) {
   const sluice = startTestSluice(database, { connection: onSqlClock(database.url), pollInterval: 100 })
   await sluice.start()
-  return fc.asyncProperty(commandsOf(await keysThatShareASlot(database)), async (commands) => {
+  const last = new LastSequence()
+  onTestFinished(() => last[Symbol.asyncDispose]())
+  const run = last.of(async (commands: Iterable<Command>) => {
     queues += 1
     const system = new QueueSystem(database, sluice, `model.${queues}`)
     try {
@@ -48,6 +51,7 @@ async function agreement(database: TestDatabase, newModel: () => QueueModel) {
       await system.close()
     }
   })
+  return fc.asyncProperty(commandsOf(await keysThatShareASlot(database)), run)
 }
 
 /** Two keys of one slot, and one of another. */

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import type { Attempt } from '../../src/handle/attempt.ts'
 import { type Called, CallFailed } from '../../src/handle/call.ts'
@@ -72,6 +72,20 @@ describe('a handler that has sent nothing', () => {
     end()
   })
 
+  test.each<[string, (answer: (result: unknown) => void) => unknown]>([
+    ['answers while it is asked', (answer) => answer(retryLater())],
+    ['answers with a promise', (answer) => answer(Promise.resolve(retryLater()))],
+    ['answers twice', (answer) => [answer(retryLater()), answer('done')]],
+    ['throws after its answer', (answer) => raise(answer(retryLater()))],
+  ])('and returns a thenable that %s is heard as a promise is: once, and later', async (_, then) => {
+    const attempt = new NothingSent({ unused: true })
+    const { atOnce, later, end } = call(() => ({ then }), attempt)
+    expect([atOnce, attempt.ends]).toEqual([undefined, []])
+    expect(await later).toEqual([{ kind: 'retry' }])
+    expect(attempt.ends).toEqual(['closed'])
+    end()
+  })
+
   test.each([
     ['throws', () => Promise.reject(new Error('broken'))],
     ['returns what is no outcome', () => 'done'],
@@ -82,6 +96,20 @@ describe('a handler that has sent nothing', () => {
     expect(attempt.ends).toEqual(['closed', 'undone'])
     end()
   })
+})
+
+test('a handler that has ended in time is not late, however long its writes take to be kept', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const deadline = new Deadlines(100, 'handler').next()
+  const { signal } = deadline.next()
+  await deadline.await(Promise.resolve())
+  await vi.advanceTimersByTimeAsync(1_000)
+  expect([signal.aborted, vi.getTimerCount()]).toEqual([false, 0])
+  const slow = deadline.await(new Promise(() => undefined))
+  slow.catch(() => undefined)
+  await vi.advanceTimersByTimeAsync(1_000)
+  await expect(slow).rejects.toMatchObject({ code: 'HANDLER_TIMEOUT' })
 })
 
 describe('a handler that has sent something', () => {
@@ -97,3 +125,7 @@ describe('a handler that has sent something', () => {
     expect(attempt.ends).toEqual(['undone'])
   })
 })
+
+function raise(_: unknown): never {
+  throw new Error('too late')
+}

@@ -117,7 +117,16 @@ describe('floors of slots', () => {
     floors.learn([], [3, 7, 9])
     expect(floors.hasSlots()).toBe(true)
     const firsts = Array.from({ length: 6 }, () => floors.slots(false)[0]?.slot)
-    expect(firsts).toEqual([7, 9, 3, 7, 9, 3])
+    expect(firsts).toEqual([3, 7, 9, 3, 7, 9])
+  })
+
+  test('that a full claim takes from are behind the others at the next', () => {
+    const floors = new Floors()
+    floors.learn([], [1, 2, 3, 4, 5])
+    const asked = (taken: number) => floors.slots(false, taken).map(({ slot }) => slot)
+    expect(asked(2)).toEqual([1, 2, 3, 4, 5])
+    expect(asked(4)).toEqual([3, 4, 5, 1, 2])
+    expect(asked(1)).toEqual([2, 3, 4, 5, 1])
   })
 
   test('are remembered for a minute after their last message', () => {

@@ -1,5 +1,12 @@
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { pgTable } from 'drizzle-orm/pg-core'
+import Knex from 'knex'
+import { Kysely, PostgresDialect, sql } from 'kysely'
+import pg from 'pg'
+import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
 import { toOutcomes } from '../../src/handle/to-outcome.ts'
+import { isUnrunQuery } from '../../src/handle/unrun-query.ts'
 import { ack, snooze } from '../../src/message.ts'
 
 test('what a batch handler returns has an outcome for each message: undefined is one, a hole is none', () => {
@@ -18,4 +25,17 @@ test('a wrong outcome of a batch is named by its index', () => {
   expect(() => toOutcomes([ack(), 7], 2)).toThrow(
     "The batch handler's result[1]: expected nothing, ack(), retryLater(), snooze() or deadLetter(), received 7",
   )
+})
+
+test('a query that was built and not run is told from one that a promise has run', () => {
+  const typeOrm = new DataSource({ type: 'postgres' }).createQueryBuilder().select()
+  const kysely = new Kysely<{ note: { text: string } }>({
+    dialect: new PostgresDialect({ pool: new pg.Pool() }),
+  }).selectFrom('note')
+  const raw = sql`SELECT 1`
+  for (const query of [typeOrm, kysely, raw]) expect(isUnrunQuery(query), String(query)).toBe(true)
+  const knex = Knex({ client: 'pg' })('note').select()
+  const drizzled = drizzle.mock().select().from(pgTable('note', {}))
+  for (const other of [knex, drizzled, Promise.resolve(), { execute: () => 1 }, ack(), null, undefined, 'execute'])
+    expect(isUnrunQuery(other)).toBe(false)
 })

@@ -9,6 +9,7 @@ import { type EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
 import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
 import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
+import { refuseUnrunQuery } from '../../handle/unrun-query.ts'
 import { decideAcked } from '../../settle/decide.ts'
 import { sendDecisions } from '../../settle/send-decisions.ts'
 import type { ServerTransaction } from '../../table/claim/claim.ts'
@@ -205,6 +206,7 @@ export class LeasedAttempt implements Attempt {
       this.#tx = tx
       // It may never end. What it does after its time counts for nothing.
       const result = await Promise.race([work(tx), undone])
+      refuseUnrunQuery('transaction', result)
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()

@@ -55,10 +55,7 @@ export class LeasedBatch implements Decisions {
   }
 
   put(decided: Decided): void {
-    const leased = leasedOf(decided.message)
-    if (leased.isDecided) throw new TypeError('expected a message that nothing is decided about')
-    leased.isDecided = true
-    this.#settler.settle(leased, decided)
+    this.#settler.settle(leasedOf(decided.message), decided)
   }
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */

@@ -177,7 +177,8 @@ interface SlotsText {
 }
 
 /**
- * The first rows that are due and not held, of the next 5,000. A message that has closed its key and is
+ * The first rows that are due and not held: of the next 5,000 if a key of the slot is held. Else nothing remembers how far a
+ * claim has come, and as many delayed messages would hide those behind them. A message that has closed its key and is
  * due, but that somebody has locked, is passed over: so there are as many more as there are such messages.
  */
 function freeRows(most: string, where: string): string {
@@ -185,7 +186,7 @@ function freeRows(most: string, where: string): string {
       SELECT w.id, w.ordering_key FROM (
         SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
         WHERE ${where} AND ${inSlot('candidate.slot', 'start.id', 'm.slot <= candidate.slot')}
-        ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
+        ORDER BY m.slot, m.id LIMIT (SELECT CASE WHEN start.any_held THEN ${MOST_WALKED} END)
       ) w
       WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
       LIMIT (SELECT ${most} + CASE WHEN start.any_held THEN (SELECT count(*) FROM (${DUE_AGAIN}) again) ELSE 0 END)`

@@ -139,7 +139,7 @@ const END_OWN_GHOST = statement(
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l
 WHERE l.locktype = 'advisory' AND l.classid = 746502::oid AND l.objid = $1::integer::oid AND l.objsubid = 2 AND l.granted
-  AND l.pid <> pg_backend_pid()
+  AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`,
 )
 

@@ -54,6 +54,8 @@ export class Settler {
 
   /** Writes what was decided about a message, once. */
   settle(leased: LeasedMessage, decided: Decided): void {
+    if (leased.isDecided) throw new TypeError('expected a message that nothing is decided about')
+    leased.isDecided = true
     this.#hears.decided?.()
     // What the handler's own transaction did is kept, whatever the handler did after it.
     const kept = leased.isCommitted && decided.outcome?.kind !== 'ack' ? decideAcked(leased) : decided
