@@ -2,11 +2,13 @@ import type { SluiceConfig } from '../config.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import type { Meters } from '../statistics/meters.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { Sends } from '../telemetry/sends.ts'
 
 /** What all parts of a Sluice share. */
 export interface Shared {
   readonly config: SluiceConfig
   readonly alphabet: Alphabet
   readonly meters: Meters
+  readonly sends: Sends
   readonly report: Report
 }

@@ -24,6 +24,7 @@ import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { BatchPools } from './batch-pools.ts'
 import { enqueueInHandler, producerContext } from './enqueues.ts'
+import type { Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
 import { signOff } from './sign-off.ts'
 import { WorkerServices } from './worker-services.ts'
@@ -45,6 +46,7 @@ export class Worker {
   #serverVersion = 0
   readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
+  #started = false
 
   constructor(shared: Shared, pools: BatchPools) {
     const { config, report } = shared
@@ -98,9 +100,16 @@ export class Worker {
     })
   }
 
-  /** Whether the control connection is open. */
-  get connected(): boolean {
-    return this.#wakeUps.control.session !== undefined
+  /** Its connections now. */
+  get pulse(): Pulse {
+    const { control, listening, sleepers } = this.#wakeUps
+    return {
+      started: this.#started,
+      connected: control.session !== undefined,
+      listening,
+      lastPollMs: sleepers.polledMs,
+      polls: sleepers.polls,
+    }
   }
 
   /**
@@ -176,6 +185,7 @@ export class Worker {
 
   async #start(): Promise<void> {
     await this.#wakeUps.start()
+    this.#started = true
     this.#services.start()
     this.#reportAs('worker.started')
   }

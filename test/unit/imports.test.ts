@@ -18,7 +18,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['modes', 'services', 'pull'],
   ['process', 'operate'],
   ['pipeline', 'rx'],
-  ['sluice', 'types-of', 'define-worker'],
+  ['sluice', 'types-of', 'define-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'index'],
 ]
 
