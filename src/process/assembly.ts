@@ -3,6 +3,7 @@ import { STOP_MS } from '../basics/within.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Alphabet } from '../session/alphabet.ts'
 import { Meters } from '../statistics/meters.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
 import { Sends } from '../telemetry/sends.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import { Calls } from './calls.ts'
@@ -31,7 +32,9 @@ export class Assembly {
     this.telemetry = createTelemetry(config.log, config.name)
     const { events, report } = this.telemetry
     const meters = new Meters()
-    this.shared = { config, alphabet: new Alphabet(), meters, sends: new Sends(meters), report }
+    const instruments: Instruments = { current: undefined }
+    const sends = new Sends(meters, instruments)
+    this.shared = { config, alphabet: new Alphabet(), meters, instruments, sends, report }
     this.parts = new OnDemand(this.shared)
     this.enqueues = new Enqueues(producerContext(this.shared, this.parts.inOwnTransaction), this.calls)
     this.consumers = new Consumers(this.parts, report, events)
@@ -49,6 +52,7 @@ export class Assembly {
       pools: () => this.parts.pools(),
       worker: () => this.parts.worker(),
       enqueueContext: context,
+      instruments: this.shared.instruments,
       enqueueIn: enqueueInHandler(context),
     }
   }

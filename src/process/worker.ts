@@ -72,6 +72,7 @@ export class Worker {
       inHand: new InHand(control, this.#workerId, async () => !control.shared && reaper.runIfStale()),
       crashLimit: config.crashLimit,
       report,
+      instruments: shared.instruments,
       enqueue: enqueueInHandler(producerContext(shared, inTransaction)),
       definitionOf: (plan) => definitionOf(config, plan),
       cancellations: this.#cancellations,

@@ -79,7 +79,7 @@ export class Meter {
 
   /** The handler begins with a message that was due then. */
   begun(dueUs: number, clock: ClaimClock, nowMs: number): void {
-    this.#waiting.add((clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs), nowMs)
+    this.#waiting.add(waitedMs(dueUs, clock, nowMs), nowMs)
   }
 
   /** A call of the handler has ended. */
@@ -138,6 +138,11 @@ export class Meter {
       batchSize: batchSize.distribution(SIZES),
     }
   }
+}
+
+/** For how long a message that was due then has waited now. Negative where the clocks differ. */
+export function waitedMs(dueUs: number, clock: ClaimClock, nowMs: number): number {
+  return (clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs)
 }
 
 type FourHistograms = [Histogram, Histogram, Histogram, Histogram]

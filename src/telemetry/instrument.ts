@@ -6,12 +6,20 @@ import type { TraceContext } from './trace-context.ts'
  * other than what it is given to run.
  */
 export interface Instrument {
-  /** Runs an enqueue or an append. `run` gets the trace context that goes with the messages. */
-  send<T>(send: Send, run: (context: TraceContext | undefined) => Promise<T>): Promise<T>
+  /**
+   * Runs an enqueue or an append. `run` gets the trace context that goes with the messages, and returns what each came
+   * to, an id or an object that has one. It must be called at once, so that statements keep their order.
+   */
+  send<T>(send: Send, run: (context: TraceContext | undefined) => Promise<T[]>): Promise<T[]>
   /** A handler is about to be called. */
   handle(call: WatchedCall): Watch
   /** A claim has found messages. */
   claimed(queue: string, claim: MeteredClaim): void
+}
+
+/** The instrument of a Sluice, if it has one. */
+export interface Instruments {
+  current: Instrument | undefined
 }
 
 /** Messages that are enqueued, or events that are appended, by one call. */

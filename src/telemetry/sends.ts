@@ -1,15 +1,15 @@
 import type { Meters } from '../statistics/meters.ts'
-import type { Instrument, Send } from './instrument.ts'
+import type { Instruments, Send } from './instrument.ts'
 import { withTraceContext } from './trace-context.ts'
 
 /** Where all enqueues and appends of a Sluice pass: they are counted, and get their trace context. */
 export class Sends {
   readonly #meters: Pick<Meters, 'sent'>
-  /** From `sluice/otel`. */
-  instrument: Instrument | undefined
+  readonly #instruments: Readonly<Instruments>
 
-  constructor(meters: Pick<Meters, 'sent'>) {
+  constructor(meters: Pick<Meters, 'sent'>, instruments: Readonly<Instruments>) {
     this.#meters = meters
+    this.#instruments = instruments
   }
 
   /** @param insert sends the rows to the database. Called at once, so that statements keep their order */
@@ -20,10 +20,11 @@ export class Sends {
     insert: (rows: readonly Row[]) => Promise<Answer[]>,
   ): Promise<Answer[]> {
     const send = { kind, to, messages: rows.length }
+    const instrument = this.#instruments.current
     const answers =
-      this.instrument === undefined
+      instrument === undefined
         ? await insert(rows)
-        : await this.instrument.send(send, (context) =>
+        : await instrument.send(send, (context) =>
             insert(context === undefined ? rows : rows.map((row) => marked(row, context))),
           )
     this.#meters.sent(kind, to, answers.filter(isNew).length)

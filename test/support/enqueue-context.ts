@@ -8,7 +8,7 @@ export function enqueueContext(overrides: Partial<EnqueueContext> = {}): Enqueue
     definitions: undefined,
     streams: undefined,
     alphabet: new Alphabet(),
-    sends: new Sends({ sent: () => undefined }),
+    sends: new Sends({ sent: () => undefined }, { current: undefined }),
     payloadLimitBytes: 1024 * 1024,
     inOwnTransaction: () => Promise.reject(new Error('no transaction of its own was asked for')),
     ...overrides,

@@ -19,7 +19,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['process', 'operate'],
   ['pipeline', 'rx'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
-  ['testing', 'cli', 'http', 'index'],
+  ['testing', 'cli', 'http', 'otel', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */

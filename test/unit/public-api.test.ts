@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as otel from '../../src/otel.ts'
 import * as testing from '../../src/testing.ts'
 
 test('the main entry exports these values', () => {
@@ -239,6 +240,23 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/otel exports these values', () => {
+  expect(Object.keys(otel)).toMatchInlineSnapshot(`
+    [
+      "instrument",
+    ]
+  `)
+})
+
+test('sluice/otel exports these types', () => {
+  expect(exportedTypes('../../src/otel.ts')).toMatchInlineSnapshot(`
+    [
+      "InstrumentOptions",
+      "Join",
     ]
   `)
 })

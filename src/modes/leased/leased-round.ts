@@ -154,6 +154,7 @@ export class LeasedRound implements Round {
       if (known !== undefined) leased.suspect(known)
     }
     this.#consumption.meter.claimed(answer)
+    this.#runtime.instruments.current?.claimed(queue, answer)
     report({ kind: 'batch.claimed', queue, messages: all.length, oldestDueMs: oldestMs(answer) })
     const isSuspect = ({ id }: LeasedMessage) => !alone && isLastChance(evidence.get(id), crashLimit)
     const ours = all.filter(({ lost }) => lost === undefined)

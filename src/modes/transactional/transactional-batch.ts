@@ -137,6 +137,7 @@ export class TransactionalBatch {
     const { queue } = this.#consumption.plan
     const oldestDueMs = oldestMs(claimed)
     this.#consumption.meter.claimed(claimed)
+    this.#runtime.instruments.current?.claimed(queue, claimed)
     this.#runtime.report({ kind: 'batch.claimed', queue, messages: claimed.rows.length, oldestDueMs })
   }
 
