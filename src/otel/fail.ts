@@ -11,7 +11,7 @@ export function fail(span: Span, thrown: unknown): void {
 }
 
 /** Of few values: our codes, those of PostgreSQL and Node, or the name of a class. */
-export function errorTypeOf(thrown: unknown): string {
+function errorTypeOf(thrown: unknown): string {
   if (isSluiceError(thrown)) return thrown.code
   if (!(thrown instanceof Error)) return '_OTHER'
   const code: unknown = Reflect.get(thrown, 'code')

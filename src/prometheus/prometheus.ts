@@ -1,6 +1,8 @@
 import { expected } from '../errors.ts'
+import type { DatabaseMetrics } from '../operate/metrics.ts'
 import type { ConsumerMetrics } from '../statistics/meter.ts'
 import type { Metrics } from '../statistics/meters.ts'
+import { databaseFamilies } from './database.ts'
 import { family, histogramFamily, type Labels, type Sample } from './text.ts'
 
 /**
@@ -12,7 +14,7 @@ import { family, histogramFamily, type Labels, type Sample } from './text.ts'
  *
  * @example app.get('/metrics', (c) => c.text(prometheus(sluice.metrics())))
  */
-export function prometheus(metrics: Partial<Metrics>): string {
+export function prometheus(metrics: Partial<Metrics & DatabaseMetrics>): string {
   if (typeof metrics !== 'object' || metrics === null) {
     throw expected('OPTION_INVALID', 'prometheus', 'metrics', metrics, 'As in prometheus(sluice.metrics())')
   }
@@ -21,6 +23,7 @@ export function prometheus(metrics: Partial<Metrics>): string {
     family('sluice_messages_enqueued_total', 'counter', ENQUEUED, samplesOf('queue', enqueued)),
     family('sluice_events_appended_total', 'counter', APPENDED, samplesOf('stream', appended)),
     ...consumedFamilies(Object.entries(consumed)),
+    ...databaseFamilies(metrics),
   ].join('')
 }
 

@@ -51,6 +51,7 @@ const byId = /^Index Scan message_pkey$/
 const byIdOnly = [byId, /^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
+const dead = /^Index (Only )?Scan dead_letter_pkey$/
 const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
 
 const VIEWS: readonly (Polled & { readonly text: string })[] = [
@@ -83,6 +84,18 @@ const VIEWS: readonly (Polled & { readonly text: string })[] = [
     text: `SELECT * FROM sluice.dead_letters WHERE queue = 'gone' ORDER BY died_at DESC LIMIT 50`,
     ways: [died],
     buffers: 100,
+  },
+  {
+    name: 'what a scaler asks of sluice.backlogs',
+    text: `SELECT due + leased FROM sluice.backlogs WHERE queue = 'busy'`,
+    ways: [due, slots, byId, dead, ...aside],
+    buffers: 12_000,
+  },
+  {
+    name: 'a queue with keys in sluice.backlogs',
+    text: `SELECT * FROM sluice.backlogs WHERE queue = 'mixed'`,
+    ways: [due, slots, byId, dead, ...aside],
+    buffers: 12_000,
   },
 ]
 

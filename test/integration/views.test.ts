@@ -16,6 +16,17 @@ describe('the views, which are a public interface,', () => {
     const columns = Object.fromEntries(rows.map((row) => [row.view, row.columns.split(', ')]))
     expect(columns).toMatchInlineSnapshot(`
       {
+        "backlogs": [
+          "queue text",
+          "due bigint",
+          "leased bigint",
+          "in_flight bigint",
+          "oldest_due_age interval",
+          "dead bigint",
+          "workers bigint",
+          "concurrency integer",
+          "paused_at timestamp with time zone",
+        ],
         "claims": [
           "queue text",
           "id bigint",
