@@ -67,8 +67,9 @@ CROSS JOIN LATERAL (
 ) oldest
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
-    SELECT FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.id LIMIT 10000
-  ) counted
+    -- An equality is expected to find few, so all that it finds would be read and sorted.
+    SELECT d.queue FROM sluice.dead_letter d WHERE d.queue >= n.queue ORDER BY d.queue, d.id LIMIT 10000
+  ) next WHERE next.queue = n.queue
 ) gone
 LEFT JOIN held h ON h.queue = n.queue
 LEFT JOIN consumed c ON c.queue = n.queue
