@@ -113,6 +113,6 @@ class HandlerWatch implements Watch {
   }
 
   #measure(): void {
-    guarded(() => this.#measurements?.handled(this.#call, performance.now() - this.#startedAtMs))
+    guarded(() => this.#measurements?.handled(this.#call, this.#startedAtMs))
   }
 }

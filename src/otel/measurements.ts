@@ -4,6 +4,7 @@ import type { Metrics } from '../statistics/meters.ts'
 import type { WatchedCall } from '../telemetry/instrument.ts'
 import { destinationOf } from './handler-span.ts'
 import { ATTRIBUTE, METRIC, OPERATION, SYSTEM } from './names.ts'
+import { Thinner } from './thinner.ts'
 
 /** What OpenTelemetry measures: durations as they happen, and counters when they are read. */
 export class Measurements {
@@ -11,6 +12,8 @@ export class Measurements {
   readonly #process: Histogram
   readonly #wait: Histogram
   readonly #batch: Histogram
+  readonly #calls = new Thinner()
+  readonly #waits = new Thinner()
   /** The same objects for each message: to make them would take longer than the rest. */
   readonly #attributes = new Map<string, Attributes>()
 
@@ -41,11 +44,13 @@ export class Measurements {
     this.#batch.record(rows.length, attributes)
   }
 
-  handled({ queue, messages }: WatchedCall, tookMs: number): void {
-    const attributes = this.#of(OPERATION.process, queue)
-    this.#process.record(tookMs / 1_000, attributes)
+  handled({ queue, messages }: WatchedCall, startedAtMs: number): void {
+    const nowMs = performance.now()
+    if (this.#calls.takes(nowMs))
+      this.#process.record((nowMs - startedAtMs) / 1_000, this.#of(OPERATION.process, queue))
     for (const { waitedMs } of messages)
-      if (waitedMs !== undefined) this.#wait.record(Math.max(0, waitedMs) / 1_000, attributes)
+      if (waitedMs !== undefined && this.#waits.takes(nowMs))
+        this.#wait.record(Math.max(0, waitedMs) / 1_000, this.#of(OPERATION.process, queue))
   }
 
   #of(operation: string, to: string): Attributes {
