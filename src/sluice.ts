@@ -26,12 +26,14 @@ import {
 import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
 import { resolvePipeline } from './plan/resolve.ts'
 import { Assembly } from './process/assembly.ts'
+import type { Health } from './process/health.ts'
 import { shareInternals } from './process/internals.ts'
 import type { Claim } from './pull/claim.ts'
 import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
+import type { Metrics } from './statistics/meters.ts'
 import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
@@ -369,7 +371,17 @@ export class Sluice<
 
   /** Whether this process consumes, and its control connection is open now. */
   get connected(): boolean {
-    return this.#assembly.parts.connected
+    return this.#assembly.parts.pulse.connected
+  }
+
+  /**
+   * Reports whether this process is well, for the probes of Kubernetes and others. It asks nothing of the database, so a
+   * probe costs nothing. A database that is away makes it not `ready`, and it stays `live`: a restart would not help.
+   *
+   * @example http.get('/livez', () => new Response(null, { status: sluice.health().live ? 200 : 503 }))
+   */
+  health(): Health {
+    return this.#assembly.health
   }
 
   /**
@@ -380,6 +392,17 @@ export class Sluice<
    */
   statistics(): Readonly<Record<string, QueueStatistics>> {
     return this.#assembly.shared.meters.read()
+  }
+
+  /**
+   * Reports what this process has done since it started, as counters and distributions for a monitoring system:
+   * `prometheus(sluice)` is its text for Prometheus, and `sluice/otel` has it for OpenTelemetry. It asks nothing of the
+   * database.
+   *
+   * @example const { acked } = sluice.metrics().consumed.emails ?? { acked: 0 }
+   */
+  metrics(): Metrics {
+    return this.#assembly.shared.meters.readMetrics()
   }
 
   /**

@@ -12,6 +12,7 @@ import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
 import { addMaintain } from './commands/maintain.ts'
 import { addMessage } from './commands/message.ts'
+import { addMetrics } from './commands/metrics.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addPeek } from './commands/peek.ts'
 import { addQueue } from './commands/queue.ts'
@@ -59,6 +60,7 @@ const COMMANDS = [
   addHistory,
   addAudit,
   addMaintain,
+  addMetrics,
   addWork,
   addHelp,
 ] as const

@@ -1,6 +1,7 @@
 import type { Alphabet } from '../session/alphabet.ts'
 import { checkStreamName, type StreamDefinitions } from '../streams.ts'
 import { appendEvent, appendEvents, type EventRow } from '../table/stream/append.ts'
+import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet } from './alphabet-check.ts'
 import { type AppendOptions, readAppendOptions } from './append-options.ts'
 import { chunksOf, type Entry, namesAt, readList } from './read-list.ts'
@@ -12,6 +13,7 @@ export interface AppendContext extends TransactionHost {
   readonly payloadLimitBytes: number
   /** The characters of the application's database. */
   readonly alphabet: Alphabet
+  readonly sends: Sends
 }
 
 /** One event for {@link appendMany}: its payload, with its options beside it. */
@@ -40,10 +42,13 @@ async function appendRow(context: AppendContext, tx: unknown, stream: string, en
   checkOrder(tx, stream, 'append(tx, stream, payload)')
   const name = checkStreamName(stream, context.streams)
   const row = await readEvent(context, name, entry, ALONE)
-  return within(context, tx, async (execute) => {
-    await checkAlphabet(context.alphabet, execute, [row], () => ALONE)
-    return appendEvent(execute, name, row)
-  })
+  const [position] = await context.sends.run('append', name, [row], (rows) =>
+    within(context, tx, async (execute) => {
+      await checkAlphabet(context.alphabet, execute, rows, () => ALONE)
+      return [await appendEvent(execute, name, rows[0]!)]
+    }),
+  )
+  return position!
 }
 
 /**
@@ -71,15 +76,17 @@ async function appendRows(
   const name = checkStreamName(stream, context.streams)
   const rows = await readList(EVENTS, events, (entry, names) => readEvent(context, name, entry, names))
   if (rows.length === 0) return []
-  return within(context, tx, async (execute) => {
-    await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt(EVENTS.name, at))
-    const positions: number[] = []
-    for (const chunk of chunksOf(rows)) {
-      // Not push(...appended): a call takes at most some 125,000 arguments.
-      for (const position of await appendEvents(execute, name, chunk)) positions.push(position)
-    }
-    return positions
-  })
+  return context.sends.run('append', name, rows, (marked) =>
+    within(context, tx, async (execute) => {
+      await checkAlphabet(context.alphabet, execute, marked, (at) => namesAt(EVENTS.name, at))
+      const positions: number[] = []
+      for (const chunk of chunksOf(marked)) {
+        // Not push(...appended): a call takes at most some 125,000 arguments.
+        for (const position of await appendEvents(execute, name, chunk)) positions.push(position)
+      }
+      return positions
+    }),
+  )
 }
 
 export const EVENTS = { name: 'events', remedy: "As in [{ payload: … }, { payload: …, orderingKey: 'customer 7' }]" }

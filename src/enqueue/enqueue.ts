@@ -12,6 +12,7 @@ import {
 } from '../table/enqueue/insert-deduped.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
+import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
 import { chunksOf, namesAt, readList } from './read-list.ts'
 import { type MessageRules, readMessage } from './read-message.ts'
@@ -21,6 +22,7 @@ import { checkOrder, during, type TransactionHost, within } from './within.ts'
 export interface EnqueueContext extends MessageRules, KnownNames, TransactionHost {
   /** The characters of the application's database. */
   readonly alphabet: Alphabet
+  readonly sends: Sends
 }
 
 /** One message for {@link enqueueMany}: its payload, with its options beside it. */
@@ -78,16 +80,19 @@ async function insertOne(
   const name = checkQueueName(queue, context.definitions)
   const read = readMessage(context, name, { payload, options }, ALONE)
   const row = read instanceof Promise ? await read : read
-  return await within(context, tx, (execute) =>
-    mayHoldForeign(context.alphabet, row)
-      ? checkAlphabet(context.alphabet, execute, [row], () => ALONE).then(() => insert(execute, name, row))
-      : insert(execute, name, row),
+  const [answer] = await context.sends.run('enqueue', name, [row], (rows) =>
+    within(context, tx, (execute) =>
+      mayHoldForeign(context.alphabet, row)
+        ? checkAlphabet(context.alphabet, execute, rows, () => ALONE).then(() => insert(execute, name, rows[0]!))
+        : insert(execute, name, rows[0]!),
+    ),
   )
+  return answer!
 }
 
-function insert(execute: Execute, queue: string, row: InsertRow): Promise<string | EnqueueResult> {
-  if (!isDeduped(row)) return insertMessage(execute, queue, row)
-  return insertDeduped(execute, queue, row).then((result) => taken(queue, [result])[0]!)
+async function insert(execute: Execute, queue: string, row: InsertRow): Promise<[string | EnqueueResult]> {
+  if (!isDeduped(row)) return [await insertMessage(execute, queue, row)]
+  return [taken(queue, [await insertDeduped(execute, queue, row)])[0]!]
 }
 
 function isDeduped(row: InsertRow): row is DedupedRow {
@@ -139,10 +144,12 @@ async function insertMany(
   const rows = await readList(MESSAGES, messages, (entry, names) => readMessage(context, name, entry, names))
   if (rows.length === 0) return []
   checkAllDeduped(rows)
-  return within(context, tx, async (execute) => {
-    await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt(MESSAGES.name, at))
-    return insertAll(execute, name, rows)
-  })
+  return context.sends.run('enqueue', name, rows, (marked) =>
+    within(context, tx, async (execute) => {
+      await checkAlphabet(context.alphabet, execute, marked, (at) => namesAt(MESSAGES.name, at))
+      return insertAll(execute, name, marked)
+    }),
+  )
 }
 
 /** An answer is a string or an object, for all of them. */

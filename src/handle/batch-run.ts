@@ -32,7 +32,7 @@ export class BatchRun {
     this.#consumption = consumption
     this.#batch = batch
     this.#definition = runtime.definitionOf(consumption.plan)
-    this.#caller = new Caller(consumption, batch)
+    this.#caller = new Caller(consumption, batch, runtime.instruments)
     this.#results = new Results(runtime, consumption, batch)
     const { plan, handler } = consumption
     const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'

@@ -2,6 +2,7 @@ import { isPromise } from '../basics/is-promise.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
+import type { Instruments, Watch } from '../telemetry/instrument.ts'
 import type { Attempt } from './attempt.ts'
 import type { BatchToRun } from './batch-to-run.ts'
 import type { CallTime } from './call-time.ts'
@@ -9,6 +10,7 @@ import type { Consumption } from './consumption.ts'
 import type { Deadline } from './deadline.ts'
 import type { Heard } from './heard.ts'
 import { outcomesOf } from './outcomes-of.ts'
+import { watchedCall } from './watched-call.ts'
 
 /** What one call of a handler came to: an outcome for each of its messages, or how it failed. */
 export type Called = readonly Outcome[] | CallFailed
@@ -40,6 +42,7 @@ export type ToCall = Pick<BatchToRun, 'attempt' | 'cancel' | 'clock' | 'partitio
 export interface Calls {
   readonly consumption: ToConsume
   readonly batch: ToCall
+  readonly instruments: Readonly<Instruments> | undefined
   /** A call is over. */
   ended(call: Call): void
 }
@@ -52,6 +55,7 @@ export class Call implements Heard<unknown> {
   readonly #attempt: Attempt
   readonly #deadline: Deadline
   readonly #heard: Heard<Called>
+  readonly #watch: Watch | undefined
 
   constructor(of: Calls, messages: readonly DeliveredMessage[], deadline: Deadline, heard: Heard<Called>) {
     this.messages = messages
@@ -60,13 +64,15 @@ export class Call implements Heard<unknown> {
     this.#heard = heard
     this.#attempt = of.batch.attempt(messages)
     this.time = deadline.next(messages)
+    const { kind } = of.consumption.handler
+    this.#watch = of.instruments?.current?.handle(watchedCall(kind, of.batch.clock, messages, this.time.startedAtMs))
   }
 
   /** Undefined: it is heard later. */
   run(): Called | undefined {
     this.#measureWait()
     try {
-      const returned = this.#handle()
+      const returned = this.#watch === undefined ? this.#handle() : this.#watch.run(() => this.#handle())
       if (!isPromise(returned)) return this.#answer(returned)
       this.#deadline.hear(returned, this.#attempt, this)
     } catch (error) {
@@ -92,6 +98,7 @@ export class Call implements Heard<unknown> {
         this.#end()
         const outcomes = this.#outcomesOf(result)
         attempt.close()
+        this.#watch?.ended(outcomes)
         this.#over()
         return outcomes
       }
@@ -113,6 +120,7 @@ export class Call implements Heard<unknown> {
       if (attempt.unused) attempt.close()
       else if (this.#isUndone(outcomes)) await attempt.undo()
       else await attempt.keep()
+      this.#watch?.ended(outcomes)
       this.#over()
       return outcomes
     } catch (error) {
@@ -123,6 +131,7 @@ export class Call implements Heard<unknown> {
   async #fail(error: unknown): Promise<CallFailed> {
     try {
       this.#end()
+      this.#watch?.failed(error)
       await this.#undo()
       return new CallFailed(error, { committed: this.#attempt.committed, isOver: this.#deadline.isOver })
     } finally {

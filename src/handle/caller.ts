@@ -1,4 +1,5 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
 import { Call, type Called, type Calls, type ToCall, type ToConsume } from './call.ts'
 import type { Deadline } from './deadline.ts'
 import type { Heard } from './heard.ts'
@@ -10,11 +11,13 @@ const HUNG_MS = 500
 export class Caller implements Calls {
   readonly consumption: ToConsume
   readonly batch: ToCall
+  readonly instruments: Readonly<Instruments> | undefined
   #hung: readonly DeliveredMessage[] = []
 
-  constructor(consumption: ToConsume, batch: ToCall) {
+  constructor(consumption: ToConsume, batch: ToCall, instruments?: Readonly<Instruments>) {
     this.consumption = consumption
     this.batch = batch
+    this.instruments = instruments
   }
 
   /** The messages of the last call that held the process so long that even its deadline came late. */

@@ -4,6 +4,7 @@ import type { QueueDefinition } from '../queues.ts'
 import type { SettledMessage } from '../settle/settled-messages.ts'
 import type { Meter } from '../statistics/meter.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
 import type { LateSubject } from './handler-timeout.ts'
 import type { EnqueueIn, RunContext } from './run-context.ts'
 
@@ -32,6 +33,7 @@ export type AnyHandler =
 /** What the handlers of a process share. */
 export interface HandlerRuntime {
   readonly report: Report
+  readonly instruments: Readonly<Instruments>
   readonly crashLimit: number
   /** Enqueues in the transaction of a handler. */
   readonly enqueue: EnqueueIn

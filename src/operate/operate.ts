@@ -12,6 +12,7 @@ import { type DoctorOptions, examine } from './doctor.ts'
 import { Groups } from './groups.ts'
 import { History } from './history.ts'
 import { Messages } from './messages.ts'
+import { type DatabaseMetrics, readMetrics } from './metrics.ts'
 import type { Operations } from './operations.ts'
 import { Queues } from './queues.ts'
 import { type ScheduleRules, Schedules } from './schedules.ts'
@@ -104,6 +105,19 @@ export class Operate<
    */
   async doctor(options: DoctorOptions = {}): Promise<readonly Finding[]> {
     return examine(this.#operations, options)
+  }
+
+  /**
+   * Reads what all queues and groups have to do, for a monitoring system: `prometheus` renders it. It counts no queue
+   * further than 10,000, so it costs some milliseconds for each queue and group, however many messages there are. It is
+   * about the database: one process reads it, and not each worker.
+   *
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example app.get('/metrics', async (c) => c.text(prometheus(await sluice.operate.metrics())))
+   */
+  async metrics(): Promise<DatabaseMetrics> {
+    return readMetrics(this.#operations)
   }
 
   /**

@@ -188,6 +188,7 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   #leave(): void {
+    this.#consumers.leaves(this)
     this.#leaving.abort(stopped('pipeline before it had started'))
   }
 
@@ -209,7 +210,7 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   #end(error: Error | undefined): void {
-    this.#consumers.closed(this)
+    this.#consumers.closed(this, error !== undefined)
     const because = error ?? this.#stoppedBy
     const by = error === undefined && because !== undefined ? ({ by: 'onError' } as const) : {}
     this.#consumers.report({ kind: 'pipeline.stopped', queue: this.queue, ...(because && { error: because }), ...by })

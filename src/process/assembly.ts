@@ -3,11 +3,14 @@ import { STOP_MS } from '../basics/within.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Alphabet } from '../session/alphabet.ts'
 import { Meters } from '../statistics/meters.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
+import { Sends } from '../telemetry/sends.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import { Calls } from './calls.ts'
 import { ClaimCalls } from './claim-calls.ts'
 import { Consumers } from './consumers.ts'
 import { Enqueues, enqueueInHandler, producerContext } from './enqueues.ts'
+import { type Health, healthOf } from './health.ts'
 import type { SluiceInternals } from './internals.ts'
 import { OnDemand } from './on-demand.ts'
 import type { Shared } from './shared.ts'
@@ -23,15 +26,23 @@ export class Assembly {
   readonly consumers: Consumers
   readonly claims: ClaimCalls
   #ended: Promise<void> | undefined
+  #stopped = false
 
   constructor(config: SluiceConfig) {
     this.telemetry = createTelemetry(config.log, config.name)
     const { events, report } = this.telemetry
-    this.shared = { config, alphabet: new Alphabet(), meters: new Meters(), report }
+    const meters = new Meters()
+    const instruments: Instruments = { current: undefined }
+    const sends = new Sends(meters, instruments)
+    this.shared = { config, alphabet: new Alphabet(), meters, instruments, sends, report }
     this.parts = new OnDemand(this.shared)
     this.enqueues = new Enqueues(producerContext(this.shared, this.parts.inOwnTransaction), this.calls)
     this.consumers = new Consumers(this.parts, report, events)
     this.claims = new ClaimCalls(this.shared, this.parts, this.calls)
+  }
+
+  get health(): Health {
+    return healthOf(this.#stopped ? 'stopped' : this.consumers.state, this.parts.pulse)
   }
 
   get internals(): SluiceInternals {
@@ -41,6 +52,7 @@ export class Assembly {
       pools: () => this.parts.pools(),
       worker: () => this.parts.worker(),
       enqueueContext: context,
+      instruments: this.shared.instruments,
       enqueueIn: enqueueInHandler(context),
     }
   }
@@ -66,6 +78,7 @@ export class Assembly {
 
   async #end(): Promise<void> {
     await this.parts.end()
+    this.#stopped = true
     this.telemetry.close()
   }
 }

@@ -5,11 +5,13 @@ import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
+import type { ConsumersState } from './health.ts'
 import type { OnDemand } from './on-demand.ts'
 import type { Worker } from './worker.ts'
 
 /** A pipeline that runs: the stop of the Sluice drains it. */
 export interface Drainable {
+  readonly queue: string
   drain(options: { readonly timeout?: Duration | undefined }): Promise<unknown>
 }
 
@@ -22,6 +24,10 @@ export class Consumers {
   readonly #pipelines = new Set<Drainable>()
   readonly #runs = new Set<Demand>()
   readonly #deliveries = new Set<Demand>()
+  /** The queues whose last pipeline has failed: it could not start. */
+  readonly #failed = new Set<string>()
+  /** Pipelines that claim no more. */
+  readonly #leaving = new WeakSet<Drainable>()
   /** Nothing starts any more. */
   #stopping = false
 
@@ -40,11 +46,27 @@ export class Consumers {
 
   /** From here until {@link closed} a stop drains the pipeline. */
   opened(pipeline: Drainable): void {
+    this.#failed.delete(pipeline.queue)
     this.#pipelines.add(pipeline)
   }
 
-  closed(pipeline: Drainable): void {
+  /** It claims no more. */
+  leaves(pipeline: Drainable): void {
+    this.#leaving.add(pipeline)
+  }
+
+  /** @param failed it could not start, and another attempt would not help */
+  closed(pipeline: Drainable, failed: boolean): void {
     this.#pipelines.delete(pipeline)
+    if (failed) this.#failed.add(pipeline.queue)
+  }
+
+  /** Whether anything is consumed, or was to be. */
+  get state(): ConsumersState {
+    if (this.#failed.size > 0) return 'failed'
+    const pipelines = [...this.#pipelines]
+    if (this.#stopping || (pipelines.length > 0 && pipelines.every((one) => this.#leaving.has(one)))) return 'draining'
+    return pipelines.length + this.#runs.size + this.#deliveries.size > 0 ? 'wanted' : 'idle'
   }
 
   /**

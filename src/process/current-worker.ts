@@ -1,5 +1,6 @@
 import { startTimer } from '../basics/start-timer.ts'
 import type { BatchPools } from './batch-pools.ts'
+import type { Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
 import { Worker } from './worker.ts'
 
@@ -20,9 +21,9 @@ export class CurrentWorker {
     this.#worker = this.#create()
   }
 
-  /** Whether the control connection is open. */
-  get connected(): boolean {
-    return this.#worker.connected
+  /** Its connections now. */
+  get pulse(): Pulse {
+    return this.#worker.pulse
   }
 
   /** Starts the worker until `stop()`. @throws SluiceError as {@link Worker.start} */

@@ -58,9 +58,12 @@ export class Enqueues {
 /** What enqueues and appends need of a Sluice. */
 export type ProducerContext = EnqueueContext & AppendContext
 
-export function producerContext({ config, alphabet }: Shared, inOwnTransaction: InOwnTransaction): ProducerContext {
+export function producerContext(
+  { config, alphabet, sends }: Shared,
+  inOwnTransaction: InOwnTransaction,
+): ProducerContext {
   const { definitions, streams, payloadLimitBytes, retryPolicies } = config
-  return { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, inOwnTransaction }
+  return { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, sends, inOwnTransaction }
 }
 
 /** Enqueues in the transaction of a handler. A stop waits for the handler. */

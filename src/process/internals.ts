@@ -4,16 +4,18 @@ import { expected } from '../errors.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { Message } from '../message.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
 import type { BatchPools } from './batch-pools.ts'
 import type { CurrentWorker } from './current-worker.ts'
 
-/** What only `sluice/testing` and `sluice/http` need of a Sluice. */
+/** What only `sluice/testing`, `sluice/http` and `sluice/otel` need of a Sluice. */
 export interface SluiceInternals {
   readonly report: Report
   readonly pools: () => Promise<BatchPools>
   readonly worker: () => Promise<CurrentWorker>
   readonly enqueueContext: EnqueueContext
   readonly enqueueIn: EnqueueIn
+  readonly instruments: Instruments
 }
 
 /** @throws SluiceError OPTION_INVALID if it is not a Sluice */

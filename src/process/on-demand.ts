@@ -5,6 +5,7 @@ import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
 import type { CurrentWorker } from './current-worker.ts'
+import { NO_PULSE, type Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
 
 /**
@@ -33,8 +34,9 @@ export class OnDemand {
     this.#shared = shared
   }
 
-  get connected(): boolean {
-    return this.#loaded?.connected ?? false
+  /** The connections of the worker now. */
+  get pulse(): Pulse {
+    return this.#loaded?.pulse ?? NO_PULSE
   }
 
   worker(): Promise<CurrentWorker> {

@@ -2,11 +2,15 @@ import type { SluiceConfig } from '../config.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import type { Meters } from '../statistics/meters.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { Instruments } from '../telemetry/instrument.ts'
+import type { Sends } from '../telemetry/sends.ts'
 
 /** What all parts of a Sluice share. */
 export interface Shared {
   readonly config: SluiceConfig
   readonly alphabet: Alphabet
   readonly meters: Meters
+  readonly instruments: Instruments
+  readonly sends: Sends
   readonly report: Report
 }

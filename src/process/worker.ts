@@ -24,6 +24,7 @@ import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { BatchPools } from './batch-pools.ts'
 import { enqueueInHandler, producerContext } from './enqueues.ts'
+import type { Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
 import { signOff } from './sign-off.ts'
 import { WorkerServices } from './worker-services.ts'
@@ -45,6 +46,7 @@ export class Worker {
   #serverVersion = 0
   readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
+  #started = false
 
   constructor(shared: Shared, pools: BatchPools) {
     const { config, report } = shared
@@ -70,6 +72,7 @@ export class Worker {
       inHand: new InHand(control, this.#workerId, async () => !control.shared && reaper.runIfStale()),
       crashLimit: config.crashLimit,
       report,
+      instruments: shared.instruments,
       enqueue: enqueueInHandler(producerContext(shared, inTransaction)),
       definitionOf: (plan) => definitionOf(config, plan),
       cancellations: this.#cancellations,
@@ -98,9 +101,16 @@ export class Worker {
     })
   }
 
-  /** Whether the control connection is open. */
-  get connected(): boolean {
-    return this.#wakeUps.control.session !== undefined
+  /** Its connections now. */
+  get pulse(): Pulse {
+    const { control, listening, sleepers } = this.#wakeUps
+    return {
+      started: this.#started,
+      connected: control.session !== undefined,
+      listening,
+      lastPollMs: sleepers.polledMs,
+      polls: sleepers.polls,
+    }
   }
 
   /**
@@ -176,6 +186,7 @@ export class Worker {
 
   async #start(): Promise<void> {
     await this.#wakeUps.start()
+    this.#started = true
     this.#services.start()
     this.#reportAs('worker.started')
   }

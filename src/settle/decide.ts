@@ -6,6 +6,7 @@ import type { AttemptRules } from '../settings/attempt-rules.ts'
 import type { DropReason } from '../table/settle/drop.ts'
 import type { FailureDetails } from '../table/settle/settle.ts'
 import { withCause } from '../telemetry/events.ts'
+import { traceIdOf } from '../telemetry/trace-context.ts'
 import type { Decided, Decision, GivenUp, Gone } from './decision.ts'
 
 /** What decisions go by. */
@@ -120,13 +121,20 @@ function retry(
   const { decision, inMs: retryInMs } = later(message, { attempt, error, details, afterMs: wantedMs }, rules)
   const { queue } = rules
   const { type } = message.row
-  const event = { kind: 'message.failed', queue, id: shownIdOf(message), type, attempt, error, retryInMs } as const
+  const named = { queue, id: shownIdOf(message), type, ...traceOf(message) }
+  const event = { kind: 'message.failed', ...named, attempt, error, retryInMs } as const
   return {
     message,
     decision,
     outcome: { kind: 'retry', afterMs: retryInMs, error },
     event: withCause(event, thrown),
   }
+}
+
+/** The trace that enqueued it, if that is known. */
+function traceOf({ row }: DeliveredMessage): { readonly traceId?: string } {
+  const traceId = traceIdOf(row.headers)
+  return traceId === undefined ? {} : { traceId }
 }
 
 interface LaterTerms {
@@ -155,7 +163,7 @@ function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?
   const { type } = message.row
   if (stopsAt !== undefined) return block(message, given, stopsAt(message), rules, thrown)
   const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
-  const event = { kind: 'message.dead', queue, id: shownIdOf(message), type, ...given } as const
+  const event = { kind: 'message.dead', queue, id: shownIdOf(message), type, ...traceOf(message), ...given } as const
   const decision = { kind: 'dead', ...given, details: detailsOf(thrown, rules) } as const
   return { message, decision, outcome, event: withCause(event, thrown) }
 }

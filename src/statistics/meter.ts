@@ -1,5 +1,5 @@
 import { Activity, type MeteredCounts } from './activity.ts'
-import { Histogram } from './histogram.ts'
+import { type Distribution, Histogram } from './histogram.ts'
 import { Recent } from './recent.ts'
 
 /** What a pipeline, or all consumers of a queue in this process, have done. */
@@ -31,10 +31,29 @@ export interface Durations {
   readonly maxMs: number
 }
 
+/** What the consumers of a queue in this process have done since the first of them began. */
+export interface ConsumerMetrics extends MeteredCounts {
+  /** From when a message became due until its handler began, in milliseconds. */
+  readonly waiting: Distribution
+  /** How long the calls of the handler took, in milliseconds. */
+  readonly handling: Distribution
+  /** From when a claim that found messages was sent until its answer came, in milliseconds. */
+  readonly claiming: Distribution
+  /** How many messages these claims took. */
+  readonly batchSize: Distribution
+}
+
 /** When messages were claimed, by the database's clock and by this process's. */
 export interface ClaimClock {
   readonly nowUs: number
   readonly sentAtMs: number
+}
+
+/** A claim that has found messages. */
+export interface MeteredClaim {
+  readonly sentAtMs: number
+  readonly answeredAtMs: number
+  readonly rows: readonly unknown[]
 }
 
 /** Measures one consumer. It is fed by its batches, without a clock of its own where they have read one. */
@@ -43,17 +62,25 @@ export class Meter {
   readonly #waiting: Recent
   readonly #handling: Recent
   readonly #activity = new Activity()
+  readonly #claiming = new Histogram()
+  readonly #batchSize = new Histogram()
 
   constructor(nowMs: number = performance.now()) {
     this.#waiting = new Recent(nowMs)
     this.#handling = new Recent(nowMs)
   }
 
+  /** A claim has found messages. */
+  claimed({ sentAtMs, answeredAtMs, rows }: MeteredClaim): void {
+    this.#claiming.add(answeredAtMs - sentAtMs)
+    this.#batchSize.add(rows.length)
+  }
+
   /** The handler begins with a message that was due then. */
   begun(dueUs: number, clock: ClaimClock, nowMs: number): void {
-    const waitedMs = (clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs)
-    this.#waiting.add(waitedMs, nowMs)
-    this.#activity.waiting.add(waitedMs)
+    const waited = waitedMs(dueUs, clock, nowMs)
+    this.#waiting.add(waited, nowMs)
+    this.#activity.waiting.add(waited)
   }
 
   /** A call of the handler has ended. */
@@ -87,6 +114,8 @@ export class Meter {
     other.takeActivity(this.#activity)
     this.#waiting.absorb(other.#waiting, nowMs)
     this.#handling.absorb(other.#handling, nowMs)
+    this.#claiming.addAll(other.#claiming)
+    this.#batchSize.addAll(other.#batchSize)
   }
 
   /** The sum of all of them. */
@@ -103,7 +132,40 @@ export class Meter {
     }
     return { ...counts, waiting: durationsOf(waiting), handling: durationsOf(handling) }
   }
+
+  /** The sum of all of them since they began. */
+  static total(meters: Iterable<Meter>): ConsumerMetrics {
+    const [waiting, handling, claiming, batchSize] = [...Array(4)].map(() => new Histogram()) as FourHistograms
+    const sum = new Meter()
+    for (const meter of meters) {
+      sum.settled(meter.#counts)
+      meter.#waiting.addAllTo(waiting)
+      meter.#handling.addAllTo(handling)
+      claiming.addAll(meter.#claiming)
+      batchSize.addAll(meter.#batchSize)
+    }
+    return {
+      ...sum.#counts,
+      waiting: waiting.distribution(DURATIONS_MS),
+      handling: handling.distribution(DURATIONS_MS),
+      claiming: claiming.distribution(DURATIONS_MS),
+      batchSize: batchSize.distribution(SIZES),
+    }
+  }
 }
+
+/** For how long a message that was due then has waited now. Negative where the clocks differ. */
+export function waitedMs(dueUs: number, clock: ClaimClock, nowMs: number): number {
+  return (clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs)
+}
+
+type FourHistograms = [Histogram, Histogram, Histogram, Histogram]
+
+/** The buckets of distributions: from a millisecond to an hour. */
+const DURATIONS_MS = [
+  1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000,
+]
+const SIZES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000]
 
 function durationsOf(histogram: Histogram): Durations | null {
   if (histogram.count === 0) return null

@@ -1,9 +1,21 @@
 import { Activity } from './activity.ts'
-import { Meter, type QueueStatistics } from './meter.ts'
+import { type ConsumerMetrics, Meter, type QueueStatistics } from './meter.ts'
+
+/** What this process has done since it started: counters and distributions, which only grow. */
+export interface Metrics {
+  /** What its consumers have done, by queue. */
+  readonly consumed: Readonly<Record<string, ConsumerMetrics>>
+  /** How many messages it has enqueued, by queue, those of transactions that were rolled back later among them. */
+  readonly enqueued: Readonly<Record<string, number>>
+  /** How many events it has appended, by stream, in the same way. */
+  readonly appended: Readonly<Record<string, number>>
+}
 
 /** The meters of a process, by queue. What an ended consumer has counted stays. */
 export class Meters {
   readonly #queues = new Map<string, QueueMeters>()
+  readonly #enqueued = new Map<string, number>()
+  readonly #appended = new Map<string, number>()
 
   /** A consumer begins. */
   open(queue: string, meter: Meter): void {
@@ -16,6 +28,24 @@ export class Meters {
   close(queue: string, meter: Meter): void {
     const meters = this.#queues.get(queue)
     if (meters?.running.delete(meter)) meters.ended.absorb(meter)
+  }
+
+  /** Messages, or events, have been sent to the database. */
+  sent(kind: 'enqueue' | 'append', to: string, count: number): void {
+    const counts = kind === 'enqueue' ? this.#enqueued : this.#appended
+    const name = counts.has(to) || counts.size < MOST_NAMES ? to : OTHERS
+    counts.set(name, (counts.get(name) ?? 0) + count)
+  }
+
+  readMetrics(): Metrics {
+    const consumed = [...this.#queues].map(
+      ([queue, { running, ended }]) => [queue, Meter.total([ended, ...running])] as const,
+    )
+    return {
+      consumed: Object.fromEntries(consumed),
+      enqueued: Object.fromEntries(this.#enqueued),
+      appended: Object.fromEntries(this.#appended),
+    }
   }
 
   read(): Readonly<Record<string, QueueStatistics>> {
@@ -40,6 +70,10 @@ export class Meters {
     return this.#queues.size === 0 ? null : JSON.stringify(this.read())
   }
 }
+
+/** A process that makes a queue for each of its users has no counter for each. */
+const MOST_NAMES = 1_000
+const OTHERS = '(others)'
 
 interface QueueMeters {
   readonly running: Set<Meter>

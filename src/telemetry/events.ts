@@ -103,26 +103,28 @@ export type SluiceEvent =
   /**
    * A handler failed or asked for a retry. `error` is the text in `last_error`. `cause` is what the handler threw, with
    * its stack. It is absent after `retryLater()`. It is not enumerable, so that a log of the whole event does not have
-   * it: a database's error may quote a row.
+   * it: a database's error may quote a row. `traceId`: the trace of its enqueue, if its headers have a `traceparent`.
    */
   | {
       readonly kind: 'message.failed'
       readonly queue: string
       readonly id: string
       readonly type: string | null
+      readonly traceId?: string
       readonly attempt: number
       readonly error: string
       readonly cause?: Error
       readonly retryInMs: number
     }
   /**
-   * A message went to the dead letters, for this `reason`, with its last `error` if there was one. `cause` as above.
+   * A message went to the dead letters, for this `reason`, with its last `error` if there was one. `cause` and `traceId` as above.
    */
   | {
       readonly kind: 'message.dead'
       readonly queue: string
       readonly id: string
       readonly type: string | null
+      readonly traceId?: string
       readonly attempt: number
       readonly reason: string
       readonly error: string | null

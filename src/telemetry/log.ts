@@ -198,8 +198,16 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
-function attemptOf(event: { readonly id: string; readonly type: string | null; readonly attempt: number }): string {
-  return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},`
+interface OfMessage {
+  readonly id: string
+  readonly type: string | null
+  readonly traceId?: string
+  readonly attempt: number
+}
+
+function attemptOf(event: OfMessage): string {
+  const trace = event.traceId === undefined ? '' : ` trace ${event.traceId},`
+  return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},${trace}`
 }
 
 /**

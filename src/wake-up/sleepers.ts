@@ -50,6 +50,10 @@ export class Sleepers {
   #polls = 0
   #lastPollMs = Number.POSITIVE_INFINITY
   #heardAt = performance.now()
+  /** When a poll was answered last. */
+  #polledAt: number | undefined
+  /** By when the next one is expected. */
+  #pollDueAt = Number.POSITIVE_INFINITY
   /** Whether its queues differ from those in `sluice.workers`. */
   #changed = false
   #registering: NodeJS.Immediate | undefined
@@ -67,8 +71,19 @@ export class Sleepers {
     return [...this.#queues.keys()].filter((name) => !isStream(name))
   }
 
+  /** How long ago a poll was answered last; null: none was yet. */
+  get polledMs(): number | null {
+    return this.#polledAt === undefined ? null : performance.now() - this.#polledAt
+  }
+
+  /** Whether polls are answered. One may be late by two intervals, and by the time that a statement may take. */
+  get polls(): boolean {
+    return performance.now() < this.#pollDueAt + 2 * this.#options.pollIntervalMs + LONGEST_ANSWER_MS
+  }
+
   start(): void {
     this.#started = true
+    this.#pollDueAt = performance.now() + this.#options.pollIntervalMs
     this.#schedulePoll(this.#options.pollIntervalMs)
   }
 
@@ -207,11 +222,14 @@ export class Sleepers {
   async #poll(): Promise<void> {
     const started = performance.now()
     let tookMs = 0
+    let answered = false
     this.#polls += 1
     try {
       if (this.#isRegistered) await this.#pollQueues()
       else this.#each((queue) => queue.wakeSleeping('poll'))
       tookMs = performance.now() - started
+      answered = true
+      this.#polledAt = performance.now()
       if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
     } catch {
       // The control connection is down. Once it is restored, all claim.
@@ -220,7 +238,9 @@ export class Sleepers {
     // that waited for a lock, the next one is fast again.
     const slowMs = Math.min(tookMs, this.#lastPollMs)
     this.#lastPollMs = tookMs
-    this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000)))
+    const delayMs = Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000))
+    if (answered) this.#pollDueAt = performance.now() + delayMs
+    this.#schedulePoll(delayMs)
   }
 
   async #pollQueues(): Promise<void> {
@@ -292,3 +312,5 @@ const HEARTBEAT_POLLS = 10
  */
 const LONGEST_SILENCE_MS = 30_000
 const FLAG_POLLS = 10
+/** After this time the control connection gives a statement up. */
+const LONGEST_ANSWER_MS = 10_000

@@ -23,7 +23,7 @@ export class WakeUps {
   constructor({ config, report, onCancelled, onHolds, onListening, ...options }: WakeUpsOptions) {
     const { directConnection: connection, vouched, connectTimeoutMs, pollIntervalMs } = config
     const control = new Control({ connection, connectTimeoutMs, report, vouched })
-    const listening = () => this.#watcher.listening && !control.shared
+    const listening = () => this.listening
     const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening })
     this.control = control
     this.sleepers = sleepers
@@ -45,6 +45,11 @@ export class WakeUps {
       onDown: () => sleepers.listenerDown(),
     })
     control.onRestored(() => sleepers.wake('reconnect'))
+  }
+
+  /** Whether notifications arrive. */
+  get listening(): boolean {
+    return this.#watcher.listening && !this.control.shared
   }
 
   /** @throws SluiceError UNREACHABLE within the connect timeout, and what a listener of `control.onUp` throws */

@@ -51,7 +51,11 @@ const byId = /^Index Scan message_pkey$/
 const byIdOnly = [byId, /^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
+const dead = /^Index (Only )?Scan dead_letter_pkey$/
 const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
+
+const few = /^(Seq Scan (claim|queue)|Index (Only )?Scan (claim|queue)_\w+)$/
+const ofBacklogs = [due, slots, dead, few, /^Index (Only )?Scan message_pkey$/]
 
 const VIEWS: readonly (Polled & { readonly text: string })[] = [
   {
@@ -83,6 +87,18 @@ const VIEWS: readonly (Polled & { readonly text: string })[] = [
     text: `SELECT * FROM sluice.dead_letters WHERE queue = 'gone' ORDER BY died_at DESC LIMIT 50`,
     ways: [died],
     buffers: 100,
+  },
+  {
+    name: 'what a scaler asks of sluice.backlogs',
+    text: `SELECT due + leased FROM sluice.backlogs WHERE queue = 'busy'`,
+    ways: [...ofBacklogs, ...aside],
+    buffers: 12_000,
+  },
+  {
+    name: 'a queue with keys in sluice.backlogs',
+    text: `SELECT * FROM sluice.backlogs WHERE queue = 'mixed'`,
+    ways: [...ofBacklogs, ...aside],
+    buffers: 12_000,
   },
 ]
 

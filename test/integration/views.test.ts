@@ -29,6 +29,17 @@ describe('the views, which are a public interface,', () => {
           "count bigint",
           "details jsonb",
         ],
+        "backlogs": [
+          "queue text",
+          "due bigint",
+          "leased bigint",
+          "in_flight bigint",
+          "oldest_due_age interval",
+          "dead bigint",
+          "workers bigint",
+          "concurrency integer",
+          "paused_at timestamp with time zone",
+        ],
         "claims": [
           "queue text",
           "id bigint",

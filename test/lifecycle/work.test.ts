@@ -234,12 +234,17 @@ describe.concurrent('sluice work', () => {
     const probe = (path: string) => fetch(`http://127.0.0.1:${port}${path}`)
     expect((await probe('/healthz')).status).toBe(200)
     await waitFor(async () => (await probe('/readyz')).status === 200, { what: 'a worker that is ready' })
+    expect((await probe('/livez')).status).toBe(200)
+    expect(await (await probe('/readyz')).json()).toMatchObject({ live: true, ready: true, status: 'running' })
     expect((await probe('/other')).status).toBe(404)
     const [id] = await put(sluice, 'jobs', [{}, { ms: 500 }])
     await says(`handles ${id}`)
     await waitFor(async () => ((await (await probe('/healthz')).json()) as { queues: object }).queues, {
       what: 'queues',
     })
+    const metrics = await probe('/metrics')
+    expect(metrics.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
+    expect(await metrics.text()).toContain('sluice_messages_settled_total{queue="jobs",outcome="acked"}')
     await put(sluice, 'more', [{ ms: 500 }])
     child.kill('SIGTERM')
     await says('SIGTERM')

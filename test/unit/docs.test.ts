@@ -243,7 +243,12 @@ function configuration(folder: string): object {
       skipLibCheck: true,
       allowImportingTsExtensions: true,
       noEmit: true,
-      paths: { sluice: source('index.ts'), 'sluice/http': source('http.ts'), 'sluice/testing': source('testing.ts') },
+      paths: {
+        sluice: source('index.ts'),
+        'sluice/http': source('http.ts'),
+        'sluice/otel': source('otel.ts'),
+        'sluice/testing': source('testing.ts'),
+      },
     },
   }
 }

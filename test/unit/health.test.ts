@@ -2,9 +2,17 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
-import { type Health, HealthServer } from '../../src/cli/work/health.ts'
+import { HealthServer, type WorkHealth } from '../../src/cli/work/health.ts'
 
-const health: Health = { status: 'running', connected: true, queues: {} }
+const health: WorkHealth = {
+  live: true,
+  ready: true,
+  status: 'running',
+  connected: true,
+  listening: true,
+  lastPollMs: 12,
+  queues: {},
+}
 
 /** The status that a request line is answered with. */
 async function statusOf(port: number, line: string): Promise<string | undefined> {
@@ -16,6 +24,8 @@ async function statusOf(port: number, line: string): Promise<string | undefined>
 
 test.for([
   ['GET /healthz', '200'],
+  ['GET /livez', '200'],
+  ['GET /metrics', '200'],
   ['GET /readyz?verbose', '200'],
   ['GET /', '404'],
   ['GET //', '404'],
@@ -24,6 +34,12 @@ test.for([
   ['GET http://localhost/healthz', '404'],
   ['OPTIONS *', '404'],
 ])('%s is answered with %s', async ([line = '', status]) => {
-  await using server = await HealthServer.listen({ host: '127.0.0.1', port: 0 }, () => health)
+  await using server = await HealthServer.listen(
+    { host: '127.0.0.1', port: 0 },
+    {
+      health: () => health,
+      metrics: () => '',
+    },
+  )
   expect(await statusOf(server.port, line)).toBe(status)
 })

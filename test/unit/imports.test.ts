@@ -18,8 +18,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ['modes', 'services', 'pull'],
   ['process', 'operate'],
   ['pipeline', 'rx'],
-  ['sluice', 'types-of', 'define-worker'],
-  ['testing', 'cli', 'http', 'index'],
+  ['sluice', 'types-of', 'define-worker', 'prometheus'],
+  ['testing', 'cli', 'http', 'otel', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */

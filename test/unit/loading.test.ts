@@ -32,6 +32,11 @@ test('the HTTP handler loads the check of JSON schemas, and nothing else, before
   expect(await packagesOf(program)).toEqual(['@cfworker/json-schema', 'rxjs'])
 })
 
+test('the instruments of OpenTelemetry load its API', async () => {
+  const otel = JSON.stringify(new URL('../../src/otel.ts', import.meta.url).href)
+  expect(await packagesOf(`import ${otel}`)).toEqual(['@opentelemetry/api'])
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

@@ -65,6 +65,17 @@ function linesOf(...events: readonly SluiceEvent[]): readonly string[] {
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
+test('a line about a message names the trace that enqueued it', () => {
+  const traceId = '0af7651916cd43dd8448eb211c80319c'
+  const [failed, dead] = linesOf({ ...ASKED, traceId }, { ...DEAD, traceId })
+  expect(failed).toBe(
+    `info sluice: mail: message 7 (welcome), attempt 2, trace ${traceId}, is to be retried, again in 2 s: Error: busy`,
+  )
+  expect(dead).toBe(
+    `error sluice: mail: message 8, attempt 20, trace ${traceId}, went to the dead letters on web-1, gone`,
+  )
+})
+
 describe('a line', () => {
   const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
   const unreachable = new Error('The database cannot be reached', { cause: refused })

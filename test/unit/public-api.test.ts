@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as otel from '../../src/otel.ts'
 import * as testing from '../../src/testing.ts'
 
 test('the main entry exports these values', () => {
@@ -21,6 +22,7 @@ test('the main entry exports these values', () => {
       "migrate",
       "migrationSql",
       "ownTransaction",
+      "prometheus",
       "queueOf",
       "retryLater",
       "routes",
@@ -55,7 +57,9 @@ test('the main entry exports these types', () => {
       "CommonContext",
       "CompletedMessage",
       "ConnectionConfig",
+      "ConsumerMetrics",
       "ContextByKind",
+      "DatabaseMetrics",
       "DeadLetter",
       "DeadLetterChangeOptions",
       "DeadLetterChoice",
@@ -74,6 +78,7 @@ test('the main entry exports these types', () => {
       "Delivery",
       "DeliveryContextByKind",
       "DeliveryHandler",
+      "Distribution",
       "DoctorOptions",
       "Drained",
       "Duration",
@@ -104,6 +109,7 @@ test('the main entry exports these types', () => {
       "HandlerKind",
       "HandlerTransaction",
       "Headers",
+      "Health",
       "History",
       "HistoryOptions",
       "HistoryPage",
@@ -129,6 +135,7 @@ test('the main entry exports these types', () => {
       "MessageToEnqueue",
       "Messages",
       "MessagesOptions",
+      "Metrics",
       "MigrateResult",
       "MigrationCheck",
       "Mode",
@@ -148,6 +155,7 @@ test('the main entry exports these types', () => {
       "Processed",
       "QueueActivity",
       "QueueActivityOptions",
+      "QueueBacklog",
       "QueueChangeOptions",
       "QueueDefinition",
       "QueueDefinitions",
@@ -250,6 +258,23 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/otel exports these values', () => {
+  expect(Object.keys(otel)).toMatchInlineSnapshot(`
+    [
+      "instrument",
+    ]
+  `)
+})
+
+test('sluice/otel exports these types', () => {
+  expect(exportedTypes('../../src/otel.ts')).toMatchInlineSnapshot(`
+    [
+      "InstrumentOptions",
+      "Join",
     ]
   `)
 })

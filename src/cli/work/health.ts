@@ -1,14 +1,19 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { wordsOf } from '../../basics/words-of.ts'
-import type { QueueStatistics } from '../../index.ts'
+import type { Health, QueueStatistics } from '../../index.ts'
 
-/** The answer to a probe. */
-export interface Health {
-  readonly status: 'starting' | 'running' | 'draining' | 'failed'
-  readonly connected: boolean
+/** What the probes answer. */
+export interface WorkHealth extends Health {
   readonly queues: Readonly<Record<string, QueueStatistics>>
+}
+
+/** What the server tells of the process. */
+export interface Vitals {
+  health(): WorkHealth
+  /** The metrics as Prometheus reads them. */
+  metrics(): string
 }
 
 /** `port` or `host:port`. */
@@ -18,8 +23,8 @@ export interface HealthAddress {
 }
 
 /**
- * Answers probes: `/healthz` with 200 unless a pipeline has failed, `/readyz` with 200 while it is connected and claims.
- * Otherwise 503. The body says why, in JSON.
+ * Answers probes: `/livez` and `/healthz` with 200 unless a pipeline has failed, `/readyz` with 200 while it is connected
+ * and claims. Otherwise 503. The body says why, in JSON. `/metrics` is for Prometheus.
  */
 export class HealthServer implements AsyncDisposable {
   readonly #server: Server
@@ -29,17 +34,8 @@ export class HealthServer implements AsyncDisposable {
   }
 
   /** @throws Error if the address is in use, or does not belong to this machine */
-  static async listen({ host, port }: HealthAddress, read: () => Health): Promise<HealthServer> {
-    const server = createServer((request, response) => {
-      // Not as a URL: a client may send `//`, which is none.
-      const [pathname] = (request.url ?? '').split('?', 1)
-      const health = read()
-      const isUp = pathname === '/readyz' ? health.status === 'running' && health.connected : health.status !== 'failed'
-      const isKnown = pathname === '/healthz' || pathname === '/readyz'
-      response.statusCode = !isKnown ? 404 : isUp ? 200 : 503
-      response.setHeader('content-type', 'application/json').setHeader('cache-control', 'no-store')
-      response.end(isKnown ? `${JSON.stringify(health)}\n` : undefined)
-    })
+  static async listen({ host, port }: HealthAddress, vitals: Vitals): Promise<HealthServer> {
+    const server = createServer((request, response) => answer(request, response, vitals))
     server.listen(port, host)
     await once(server, 'listening').catch((error: unknown) => {
       const where = `${host ?? ''}:${port}`.replace(/^:/, '')
@@ -62,3 +58,20 @@ export class HealthServer implements AsyncDisposable {
     await new Promise((resolve) => this.#server.close(resolve))
   }
 }
+
+function answer(request: IncomingMessage, response: ServerResponse, vitals: Vitals): void {
+  // Not as a URL: a client may send `//`, which is none.
+  const [path] = (request.url ?? '').split('?', 1)
+  response.setHeader('cache-control', 'no-store')
+  if (path === '/livez' || path === '/healthz' || path === '/readyz') {
+    const health = vitals.health()
+    response.statusCode = (path === '/readyz' ? health.ready : health.live) ? 200 : 503
+    response.setHeader('content-type', 'application/json').end(`${JSON.stringify(health)}\n`)
+  } else if (path === '/metrics') {
+    response.setHeader('content-type', PROMETHEUS_TEXT).end(vitals.metrics())
+  } else {
+    response.writeHead(404).end()
+  }
+}
+
+const PROMETHEUS_TEXT = 'text/plain; version=0.0.4; charset=utf-8'

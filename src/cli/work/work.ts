@@ -1,10 +1,10 @@
 import type { Command } from 'commander'
 import { LONGEST_TIMER_MS, startTimer } from '../../basics/start-timer.ts'
-import { createSluice, isSluiceError, type RunningPipeline, type Sluice, SluiceError } from '../../index.ts'
+import { createSluice, isSluiceError, prometheus, type RunningPipeline, type Sluice, SluiceError } from '../../index.ts'
 import { connected } from '../connect.ts'
 import { note } from '../output.ts'
 import { formatAge } from '../show/text.ts'
-import { type Health, type HealthAddress, HealthServer } from './health.ts'
+import { type HealthAddress, HealthServer, type WorkHealth } from './health.ts'
 import { loadModule } from './load-module.ts'
 import { pipelinesOf, type WorkPipeline } from './pipelines.ts'
 import { reportLeft } from './report-left.ts'
@@ -74,7 +74,7 @@ class WorkRun {
   readonly #pipelines: readonly WorkPipeline[]
   readonly #options: WorkOptions
   readonly #signals: Signals
-  #status: Health['status'] = 'starting'
+  #isDraining = false
 
   constructor(sluice: Sluice, pipelines: readonly WorkPipeline[], options: WorkOptions, signals: Signals) {
     this.#sluice = sluice
@@ -85,8 +85,9 @@ class WorkRun {
 
   async run(): Promise<number> {
     const { health, once } = this.#options
-    await using server = health && (await HealthServer.listen(health, () => this.#health()))
-    if (server !== undefined) note(`answers /healthz and /readyz on port ${server.port}`)
+    const vitals = { health: () => this.#health(), metrics: () => prometheus(this.#sluice.metrics()) }
+    await using server = health && (await HealthServer.listen(health, vitals))
+    if (server !== undefined) note(`answers /livez, /readyz and /metrics on port ${server.port}`)
     try {
       return await (once ? this.#once() : this.#untilSignal())
     } finally {
@@ -95,10 +96,11 @@ class WorkRun {
     }
   }
 
-  #health(): Health {
-    const { connected: isConnected } = this.#sluice
-    if (this.#status === 'starting' && isConnected) this.#status = 'running'
-    return { status: this.#status, connected: isConnected, queues: this.#sluice.statistics() }
+  #health(): WorkHealth {
+    const health = this.#sluice.health()
+    const queues = this.#sluice.statistics()
+    // With --once nothing is consumed until it is connected.
+    return health.status === 'idle' ? { ...health, ready: false, status: 'starting', queues } : { ...health, queues }
   }
 
   async #untilSignal(): Promise<number> {
@@ -108,19 +110,13 @@ class WorkRun {
       return started
     })
     const ended = Promise.all(running.map((pipeline) => pipeline.ended))
-    try {
-      const signal = await Promise.race([this.#signals.first, ended])
-      if (typeof signal === 'string') return await this.#drain(running, signal)
-    } catch (error) {
-      this.#status = 'failed'
-      throw error
-    }
+    const signal = await Promise.race([this.#signals.first, ended])
+    if (typeof signal === 'string') return await this.#drain(running, signal)
     // All have stopped by themselves.
     return FAILED
   }
 
   async #drain(running: readonly RunningPipeline[], signal: NodeJS.Signals): Promise<number> {
-    this.#status = 'draining'
     const { drainTimeout: timeout } = this.#options
     note(
       `${signal}: stops claiming, and waits up to ${formatAge(timeout)} for messages in flight; a second signal gives them back`,
@@ -135,7 +131,6 @@ class WorkRun {
 
   /** Passes over all queues, until one settles nothing: what a handler enqueues is handled too. */
   async #once(): Promise<number> {
-    this.#status = 'running'
     const { drainTimeout: timeout } = this.#options
     let code = DONE
     const giveBack = () => {
@@ -144,18 +139,18 @@ class WorkRun {
     }
     let limit: NodeJS.Timeout | undefined
     void this.#signals.first.then((signal) => {
-      this.#status = 'draining'
+      this.#isDraining = true
       note(`${signal}: exits when the messages in flight are done`)
       limit = startTimer(() => void giveBack(), timeout)
       void this.#sluice.stop({ timeout: LONGEST_TIMER_MS })
     })
     void this.#signals.second.then(giveBack)
     try {
-      while ((await this.#pass()) > 0 && this.#status === 'running');
-      if (this.#status === 'running') await reportLeft(this.#sluice, this.#pipelines)
+      while ((await this.#pass()) > 0 && !this.#isDraining);
+      if (!this.#isDraining) await reportLeft(this.#sluice, this.#pipelines)
     } catch (error) {
       // The signal came between two passes.
-      if (!isSluiceError(error, 'STOPPED') || this.#status === 'running') throw error
+      if (!isSluiceError(error, 'STOPPED') || !this.#isDraining) throw error
     } finally {
       clearTimeout(limit)
     }

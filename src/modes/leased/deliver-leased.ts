@@ -67,7 +67,7 @@ async function handle(
   const attempt = () => new LeasedAttempt(options, [leased])
   try {
     await acceptPayload(leased, runtime.definitionOf(plan), deadline)
-    const caller = new Caller(consumption, { attempt, cancel: async () => undefined })
+    const caller = new Caller(consumption, { attempt, cancel: async () => undefined }, runtime.instruments)
     const heard = new HeardLater<Called>()
     const called = caller.call([leased], deadline, heard) ?? (await heard.result)
     if (called instanceof CallFailed) throw called.error

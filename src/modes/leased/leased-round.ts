@@ -153,6 +153,8 @@ export class LeasedRound implements Round {
       const known = evidence.get(leased.id)
       if (known !== undefined) leased.suspect(known)
     }
+    this.#consumption.meter.claimed(answer)
+    this.#runtime.instruments.current?.claimed(queue, answer)
     report({ kind: 'batch.claimed', queue, messages: all.length, oldestDueMs: oldestMs(answer) })
     const isSuspect = ({ id }: LeasedMessage) => !alone && isLastChance(evidence.get(id), crashLimit)
     const ours = all.filter(({ lost }) => lost === undefined)

@@ -136,6 +136,8 @@ export class TransactionalBatch {
     const claimed = this.#claimed
     const { queue } = this.#consumption.plan
     const oldestDueMs = oldestMs(claimed)
+    this.#consumption.meter.claimed(claimed)
+    this.#runtime.instruments.current?.claimed(queue, claimed)
     this.#runtime.report({ kind: 'batch.claimed', queue, messages: claimed.rows.length, oldestDueMs })
   }
 

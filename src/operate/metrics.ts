@@ -1,0 +1,15 @@
+import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
+import { type GroupStatus, readGroups } from '../table/stream/stream-status.ts'
+import type { Operations } from './operations.ts'
+
+/** What the database has to do, as gauges for a monitoring system. */
+export interface DatabaseMetrics {
+  readonly queues: readonly QueueBacklog[]
+  readonly groups: readonly GroupStatus[]
+}
+
+export async function readMetrics(operations: Operations): Promise<DatabaseMetrics> {
+  const queues = await operations.read(readBacklogs)
+  const groups = await operations.count((execute) => readGroups(execute, null))
+  return { queues, groups }
+}

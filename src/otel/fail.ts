@@ -1,0 +1,19 @@
+import { type Span, SpanStatusCode } from '@opentelemetry/api'
+import { errorText, isSluiceError, toError } from '../errors.ts'
+import { ATTRIBUTE } from './names.ts'
+
+/** Marks a span as failed by what was thrown. */
+export function fail(span: Span, thrown: unknown): void {
+  const error = toError(thrown)
+  span.recordException(error)
+  span.setAttribute(ATTRIBUTE.errorType, errorTypeOf(thrown))
+  span.setStatus({ code: SpanStatusCode.ERROR, message: errorText(thrown) })
+}
+
+/** Of few values: our codes, those of PostgreSQL and Node, or the name of a class. */
+function errorTypeOf(thrown: unknown): string {
+  if (isSluiceError(thrown)) return thrown.code
+  if (!(thrown instanceof Error)) return '_OTHER'
+  const code: unknown = Reflect.get(thrown, 'code')
+  return typeof code === 'string' && /^[\w.]{1,40}$/.test(code) ? code : thrown.name
+}
