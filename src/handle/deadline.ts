@@ -94,10 +94,12 @@ export class Deadline {
     this.#sender = sender
     this.#heard = heard
     this.#all.watch(this)
-    // A promise stays itself. Another thenable may answer at once, twice, or with a promise.
-    Promise.resolve(work).then(
+    // As `await` does it: a promise stays itself, also if it has a `then` of its own; another thenable may answer at once,
+    // twice, or with a promise.
+    THEN.call(
+      Promise.resolve(work),
       (result) => {
-        if (this.#isHeardBy(heard)) heard.answered(result)
+        if (this.#isHeardBy(heard)) heard.answered(result as T)
       },
       (error: unknown) => {
         if (this.#isHeardBy(heard)) heard.failed(error)
@@ -144,3 +146,5 @@ export class Deadline {
 }
 
 const NOTHING: readonly DeliveredMessage[] = []
+
+const THEN = Promise.prototype.then

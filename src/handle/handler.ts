@@ -64,7 +64,8 @@ export interface LeasedContext extends CommonContext {
    * `tx` takes effect exactly once. It ends the message: what the handler does after it, or throws, changes nothing. Once
    * per message.
    *
-   * @throws SluiceError LEASE_LOST, COMMIT_FAILED, and what `work` throws: then nothing of it holds
+   * @throws SluiceError LEASE_LOST, and what `work` throws: then nothing of it holds; COMMIT_FAILED: whether it holds is
+   * unknown, because the answer to the COMMIT was lost
    *
    * @example
    * const receipt = await charge(payload, { idempotencyKey })

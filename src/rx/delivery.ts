@@ -76,8 +76,8 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
    * In leased mode: runs `work` in a short transaction that also removes the message, if it still has its lease, and so
    * settles the delivery. What is written through `tx` takes effect exactly once.
    *
-   * @throws SluiceError LEASE_LOST, COMMIT_FAILED, and what `work` throws: then nothing of it holds, and the delivery is
-   * to be settled
+   * @throws SluiceError LEASE_LOST, and what `work` throws: then nothing of it holds, and the delivery is to be settled;
+   * COMMIT_FAILED: whether it holds is unknown, because the answer to the COMMIT was lost
    */
   transaction<T>(this: Delivery<Payload, 'leased'>, work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
     if (this.#lease === undefined) return this.#unleased('transaction')

@@ -119,3 +119,24 @@ describe('a claim in leased mode', () => {
     expect(commits).toEqual(Array.from({ length: 8 }, () => ({ synchronous: 'off' })))
   })
 })
+
+test('a single run handles all that is due, though its claims meet the slots that its own last ones have locked', async ({
+  sluice,
+  database,
+}) => {
+  for (let run = 0; run < 15; run++) {
+    const queue = `once.${run}`
+    for (const orderingKey of ['a', 'b', 'c'])
+      await put(
+        sluice,
+        queue,
+        Array.from({ length: 50 }, (_, at) => at),
+        { orderingKey },
+      )
+    await sluice
+      .pipeline(queue, { mode: 'leased', concurrency: 10, batchSize: 1 })
+      .handle(() => undefined)
+      .runOnce()
+    expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [queue]), `run ${run}`).toHaveLength(0)
+  }
+})

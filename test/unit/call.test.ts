@@ -87,6 +87,22 @@ describe('a handler that has sent nothing', () => {
   })
 
   test.each([
+    ['a promise with a then of its own', awaitable(Promise.resolve(retryLater()), raise)],
+    [
+      'a function that can be awaited',
+      awaitable(
+        () => 1,
+        (answer) => answer(retryLater()),
+      ),
+    ],
+  ])('and returns %s is heard as `await` would hear it', async (_, returned) => {
+    const { atOnce, later, end } = call(() => returned, new NothingSent({ unused: true }))
+    expect(atOnce).toBeUndefined()
+    expect(await later).toEqual([{ kind: 'retry' }])
+    end()
+  })
+
+  test.each([
     ['throws', () => Promise.reject(new Error('broken'))],
     ['returns what is no outcome', () => 'done'],
   ])('and %s has failed, and is undone', async (_, handle) => {
@@ -125,6 +141,11 @@ describe('a handler that has sent something', () => {
     expect(attempt.ends).toEqual(['undone'])
   })
 })
+
+function awaitable(given: object, then: (answer: (of: unknown) => void) => unknown): object {
+  Reflect.defineProperty(given, 'then', { value: then })
+  return given
+}
 
 function raise(_: unknown): never {
   throw new Error('too late')

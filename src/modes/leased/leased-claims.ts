@@ -37,6 +37,8 @@ export class LeasedClaims {
   /** Not handed over yet. */
   readonly #sent = new Set<SentLease>()
   #connection: BatchConnection | undefined
+  /** A claim has found nothing. */
+  #missed = false
   /** The last claim found as many as it asked for. */
   full = false
 
@@ -66,9 +68,10 @@ export class LeasedClaims {
       this.#demand.sent()
       const next = await this.#claim(connection, answers, most).finally(() => this.#demand.answered())
       const released = release(connection)
-      // A claim that found nothing still has slot locks, which our next claim, on another connection, would mistake for
-      // another process's. Otherwise the transaction that COMMIT has begun ends while the handlers run.
-      if (next.kind === 'sleep') await released
+      // A claim that found nothing still has slot locks, also one of several whose COMMIT is on its way: our next claim, on
+      // another connection, would mistake them for another process's. Otherwise the transaction that COMMIT has begun ends
+      // while the handlers run.
+      if (this.#missed) await released
       return next
     } catch (error) {
       this.#abandon(await connection.abandon())
@@ -89,7 +92,10 @@ export class LeasedClaims {
   async #claim(connection: BatchConnection, answers: AnswerLimit, most: number): Promise<Next> {
     const admission = this.#admission
     const sent = await admission.begin(connection, this.#limit, (terms) => this.#send(connection, most, terms))
-    if ('kind' in sent) return sent
+    if ('kind' in sent) {
+      this.#missed = true
+      return sent
+    }
     this.#runtime.inHand.findDeadAhead()
     let next: Next = CLAIM
     for (const claim of sent) {
@@ -98,7 +104,9 @@ export class LeasedClaims {
       const answer = isOnly ? await this.#source.take(connection, claim) : await claim.claim.first
       answers.claimed(answer.transaction.pid)
       this.full = answer.full && !admission.isSingle
-      if (!(await this.#take(connection, claim, answer)) && isOnly) next = admission.nothing(answer)
+      if (await this.#take(connection, claim, answer)) continue
+      this.#missed = true
+      if (isOnly) next = admission.nothing(answer)
     }
     return next
   }

@@ -139,7 +139,7 @@ export class LeaseWriter {
       await allAnswered([...all, committed])
       const ids = new Set((await Promise.all(written)).flat())
       const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
-      const still = await this.#stillLeased(connection.execute, missing)
+      const still = missing.length === 0 ? [] : await this.#stillLeased(connection, begin, missing)
       if (skipLocked) return { ids, locked, untouched: new Set(still) }
       return { ids, locked: new Set([...locked, ...still]), untouched: NONE }
     } catch (error) {
@@ -154,11 +154,22 @@ export class LeaseWriter {
 
   /**
    * Those that are there all the same. Before version 17 their rows may have been moved under the statement that looked for
-   * them; where they were locked before it, and in later versions, a trigger for example has swallowed what it did.
+   * them; where they were locked before it, and in later versions, a trigger for example has swallowed what it did. In a
+   * transaction, because outside one the limits and the planner settings are those of the database: by a shorter limit it
+   * failed for ever, behind a COMMIT that held.
    */
-  async #stillLeased(execute: Execute, missing: readonly LeasedId[]): Promise<readonly string[]> {
-    if (missing.length === 0) return []
-    return readLeased(execute, this.#plan.queue, missing, this.#runtime.serverVersion())
+  async #stillLeased(
+    connection: BatchConnection,
+    begin: () => void,
+    missing: readonly LeasedId[],
+  ): Promise<readonly string[]> {
+    const version = this.#runtime.serverVersion()
+    const [still, ended] = connection.together(() => {
+      begin()
+      return [readLeased(connection.execute, this.#plan.queue, missing, version), connection.commit()]
+    })
+    await allAnswered([still, ended])
+    return still
   }
 
   async #lockFirst(execute: Execute, leases: readonly LeasedId[]) {
