@@ -3,6 +3,7 @@ import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
+import { addDashboard } from './commands/dashboard.ts'
 import { addDead } from './commands/dead.ts'
 import { addEnqueue } from './commands/enqueue.ts'
 import { addGroup } from './commands/group.ts'
@@ -54,6 +55,7 @@ const COMMANDS = [
   addHistory,
   addMaintain,
   addWork,
+  addDashboard,
   addHelp,
 ] as const
 
@@ -100,6 +102,7 @@ Examples:
   $ sluice stream tail orders       the events of a stream as they are appended
   $ sluice group list               the groups of streams, and how far behind they are
   $ sluice work ./handlers.ts       run handlers for the messages of queues
+  $ sluice dashboard                a page in the browser, for this machine
 
 Passwords are best given in DATABASE_URL or a .pgpass file: others on the machine can see a command's options.
 

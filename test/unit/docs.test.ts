@@ -24,6 +24,7 @@ const PLAIN = [
   'messages',
   'operations',
   'operate',
+  'dashboard',
   'errors',
   'http',
   'sql',
@@ -241,7 +242,12 @@ function configuration(folder: string): object {
       skipLibCheck: true,
       allowImportingTsExtensions: true,
       noEmit: true,
-      paths: { sluice: source('index.ts'), 'sluice/http': source('http.ts'), 'sluice/testing': source('testing.ts') },
+      paths: {
+        sluice: source('index.ts'),
+        'sluice/http': source('http.ts'),
+        'sluice/testing': source('testing.ts'),
+        'sluice-dashboard': source('../packages/dashboard/src/index.ts'),
+      },
     },
   }
 }
