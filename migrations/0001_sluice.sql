@@ -649,6 +649,125 @@ CREATE TABLE sluice.group_queued (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 
+-- schema/19_audit.sql
+--
+-- Who did what: a row for each action of an operator or an administrator, in the transaction of the action.
+--
+-- Public functions: sluice.audit_keep.
+
+-- actor: what the caller says of who acts. login, application: what the server knows. subject: a dedupe key, a schedule,
+-- a stream or the number of a claim. message_ids: the first 100 of the messages. Only functions with the rights of the
+-- schema's owner write it, once for each call, whatever it changes: workers and applications that enqueue write nothing.
+CREATE TABLE sluice.action (
+  at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+  id          bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+  actor       text        NOT NULL,
+  login       text        NOT NULL,
+  application text,
+  action      text        NOT NULL,
+  queue       text,
+  subject     text,
+  message_ids bigint[],
+  count       bigint      NOT NULL,
+  details     jsonb       NOT NULL DEFAULT '{}',
+  -- In the order of time, in which pages are read and old rows are removed.
+  CONSTRAINT action_pkey PRIMARY KEY (at, id)
+);
+
+CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
+
+-- The settings of the whole database. One row.
+CREATE TABLE sluice.setting (
+  one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
+  -- For how long actions are kept: 90 days, unless it is changed.
+  audit_keep_ms bigint  NOT NULL DEFAULT 7776000000 CONSTRAINT "audit_keep_ms: 1 day to 100 years"
+    CHECK (audit_keep_ms BETWEEN 86400000 AND 3155760000000)
+);
+INSERT INTO sluice.setting DEFAULT VALUES;
+
+-- Who acts: the name given with the call, else that of the setting sluice.actor, else the login.
+CREATE FUNCTION sluice_private.actor(given text DEFAULT NULL) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(coalesce(nullif(given, ''), nullif(current_setting('sluice.actor', true), ''), session_user::text), 200)
+$$;
+
+-- Notes an action that has changed something. given: who acts, where the call names somebody. continues: the call is a step
+-- of several, so it is counted with the step before it: the actor's latest such action in the queue, for ten minutes. That
+-- row is found by action_queue_idx, among what was done in the queue in this time.
+CREATE FUNCTION sluice_private.note_action(
+  action text, queue text, count bigint, subject text DEFAULT NULL, message_ids bigint[] DEFAULT NULL,
+  details jsonb DEFAULT '{}', given text DEFAULT NULL, continues boolean DEFAULT false
+) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  actor text := sluice_private.actor(given);
+BEGIN
+  IF count = 0 THEN
+    RETURN;
+  END IF;
+  IF continues THEN
+    UPDATE sluice.action a SET count = a.count + note_action.count
+    WHERE (a.at, a.id) = (
+      SELECT o.at, o.id FROM sluice.action o
+      WHERE o.queue = queue AND o.at > clock_timestamp() - interval '10 minutes' AND o.action = action
+        AND o.actor = actor AND o.login = session_user AND o.details = details
+      ORDER BY o.at DESC, o.id DESC LIMIT 1
+    );
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  INSERT INTO sluice.action (actor, login, application, action, queue, subject, message_ids, count, details)
+  VALUES (actor, session_user, nullif(current_setting('application_name'), ''), action, queue, subject,
+          message_ids[1:100], count, details);
+END
+$$;
+
+-- The same for what workers and clients do as well, with their own claims: it is an action if somebody is named.
+CREATE FUNCTION sluice_private.note_if_named(action text, queue text, claim_id bigint, message_ids bigint[],
+  details jsonb DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('sluice.actor', true) <> '' THEN
+    PERFORM sluice_private.note_action(action, queue, cardinality(message_ids), claim_id::text, message_ids, details);
+  END IF;
+END
+$$;
+
+-- Removes the oldest actions that are too old, by the primary key.
+CREATE FUNCTION sluice_private.prune_actions(most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  before timestamptz := clock_timestamp() - (SELECT s.audit_keep_ms FROM sluice.setting s) * interval '1 millisecond';
+  deleted integer;
+BEGIN
+  DELETE FROM sluice.action a WHERE a.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM sluice.action o WHERE o.at < before ORDER BY o.at, o.id LIMIT most FOR UPDATE OF o SKIP LOCKED
+  ));
+  GET DIAGNOSTICS deleted = ROW_COUNT;
+  RETURN deleted;
+END
+$$;
+
+CREATE FUNCTION sluice.audit_keep(keep interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+  ms double precision := extract(epoch FROM keep) * 1000;
+BEGIN
+  -- A day, so that nobody does something and has it forgotten at once; 100 years, as everywhere.
+  IF (ms BETWEEN 86400000 AND 3155760000000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'keep: expected a time from 1 day to 100 years, received %', coalesce(keep::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'As in sluice.audit_keep(''90 days'').';
+  END IF;
+  UPDATE sluice.setting s SET audit_keep_ms = ms WHERE s.audit_keep_ms <> ms::bigint;
+  IF FOUND THEN
+    PERFORM sluice_private.note_action('audit.keep', NULL, 1, details => jsonb_build_object('keep_ms', ms::bigint));
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION sluice.audit_keep IS 'Sets how long actions are kept in sluice.audit: 1 day to 100 years.';
+
 -- schema/20_basics.sql
 --
 -- Checks and small functions that the others share.
@@ -1329,8 +1448,9 @@ CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue
   FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
--- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice_private.change_queue(queue text, columns jsonb, by text) RETURNS boolean
+-- queue without a row is fastest. Returns whether it was paused before. An action that changes something is noted: the
+-- last part of its name, as that of a queue or of a group.
+CREATE FUNCTION sluice_private.change_queue(queue text, columns jsonb, by text, verb text, details jsonb) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1359,8 +1479,13 @@ BEGIN
       dead_letter_retention_ms = changed.dead_letter_retention_ms, rate = changed.rate, rate_ms = changed.rate_ms,
       rate_burst = changed.rate_burst, tenant_rate = changed.tenant_rate, tenant_rate_ms = changed.tenant_rate_ms,
       tenant_rate_burst = changed.tenant_rate_burst, concurrency = changed.concurrency,
-      tenant_concurrency = changed.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
+      tenant_concurrency = changed.tenant_concurrency, changed_at = clock_timestamp(), changed_by = sluice_private.actor(by)
     WHERE q.queue = queue;
+  END IF;
+  IF was IS DISTINCT FROM changed THEN
+    PERFORM sluice_private.note_action(
+      CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN 'group.' ELSE 'queue.' END || verb,
+      queue, 1, details => details, given => by);
   END IF;
   RETURN was.paused_at IS NOT NULL;
 END
@@ -1369,7 +1494,7 @@ $$;
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by);
+  PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by, 'set', settings);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -1379,8 +1504,8 @@ CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
-    'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
-  ), by);
+    'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
+  ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
 END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
@@ -1390,7 +1515,8 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice_private.change_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.change_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by,
+    'resume', '{}');
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
@@ -3429,6 +3555,7 @@ BEGIN
   SET renewed_at = now_at, expires_at = now_at + lease, lease_ms = extract(epoch FROM lease) * 1000,
       grace_ms = extract(epoch FROM grace) * 1000
   WHERE c.queue = queue AND c.id = claim_id;
+  PERFORM sluice_private.note_if_named('claim.renew', queue, claim_id, ours);
   RETURN now_at + lease;
 END
 $$;
@@ -3463,6 +3590,7 @@ BEGIN
   );
   PERFORM sluice_private.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
+  PERFORM sluice_private.note_if_named('claim.release', queue, claim_id, ours);
   PERFORM sluice_private.wake(queue);
   RETURN cardinality(ours);
 END
@@ -3518,6 +3646,7 @@ BEGIN
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
+  PERFORM sluice_private.note_if_named('claim.settle', queue, claim_id, ours, jsonb_build_object('outcome', outcome));
   -- The next message of a key, or one of these that is due at once: by its delay, or by a policy.
   IF keyed OR EXISTS (
     SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ANY (ours) AND m.due_at <= clock_timestamp()
@@ -4034,19 +4163,14 @@ $$;
 
 -- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
 -- producer of the key does, so that one that is about to take the key is seen.
-CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+CREATE FUNCTION sluice_private.free_one(queue text, dedupe_key text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   pointer sluice.dedupe;
   now_at timestamptz;
   freed boolean;
 BEGIN
-  IF queue IS NULL OR dedupe_key IS NULL THEN
-    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
-      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
-  END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
   IF sluice_private.has_message(pointer) THEN
@@ -4056,6 +4180,24 @@ BEGIN
   UPDATE sluice.dedupe d SET until = NULL WHERE freed AND d.queue = queue AND d.key = dedupe_key;
   DELETE FROM sluice.kept_key s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at;
   RETURN CASE WHEN FOUND OR freed THEN 'freed' ELSE 'free' END;
+END
+$$;
+
+CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+DECLARE
+  answer text;
+BEGIN
+  IF queue IS NULL OR dedupe_key IS NULL THEN
+    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
+      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
+  END IF;
+  answer := sluice_private.free_one(queue, dedupe_key);
+  IF answer = 'freed' THEN
+    PERFORM sluice_private.note_action('key.free', queue, 1, dedupe_key);
+  END IF;
+  RETURN answer;
 END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
@@ -4088,11 +4230,14 @@ BEGIN
       OR sluice_private.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
-      CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
+      CONTINUE WHEN NOT FOUND OR sluice_private.free_one(queue, pointer.key) <> 'freed';
     END IF;
     keys := keys + 1;
     EXIT WHEN keys >= 1000;
   END LOOP;
+  IF NOT dry_run THEN
+    PERFORM sluice_private.note_action('key.free_all', queue, keys, continues => after_key IS NOT NULL);
+  END IF;
   IF looked < 10000 AND keys < 1000 THEN
     next_key := NULL;
   END IF;
@@ -4433,18 +4578,23 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   ids bigint[];
+  cancelled bigint[];
   before record;
 BEGIN
   PERFORM sluice_private.check_claim(queue);
   ids := sluice_private.meant(queue, message_id, dedupe_key);
   SELECT c.* INTO result, state FROM sluice_private.cancel_one(queue, ids[1]) c;
+  cancelled := CASE WHEN result = 'nothing' THEN '{}' ELSE ids[1:1] END;
   IF cardinality(ids) = 2 THEN
     SELECT c.* INTO before FROM sluice_private.cancel_one(queue, ids[2]) c;
+    cancelled := cancelled || CASE WHEN before.result = 'nothing' THEN '{}' ELSE ids[2:2] END;
     IF before.result <> 'nothing' OR state = 'unknown' THEN
       result := before.result;
       state := before.state;
     END IF;
   END IF;
+  PERFORM sluice_private.note_action('message.cancel', queue, cardinality(cancelled), dedupe_key, cancelled,
+    jsonb_build_object('result', result, 'state', state));
   RETURN NEXT;
 END
 $$;
@@ -4456,8 +4606,8 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. One with an ordering key that is due sooner, and soon, is marked, so that workers
 -- find it among rows that they pass over: what is due later they have read again before, which they do every minute. Its life
--- counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
+-- counts from the new time, and never ends sooner for one that was tried. `action` is noted if the time has changed.
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz, action text, dedupe_key text)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -4488,6 +4638,8 @@ BEGIN
     IF held THEN
       PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
     END IF;
+    PERFORM sluice_private.note_action(action, queue, 1, dedupe_key, ARRAY[message_id],
+      jsonb_build_object('state', state, 'due_at', due));
   END IF;
   IF result = 'changed' THEN
     PERFORM sluice_private.wake(queue);
@@ -4513,7 +4665,8 @@ BEGIN
   PERFORM sluice_private.check_time('delay', delay, 'For example interval ''5 minutes''.');
   PERFORM sluice_private.check_due_at(due_at, 'For now there is run_now.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay),
+    'message.reschedule', dedupe_key) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
@@ -4529,7 +4682,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 BEGIN
   PERFORM sluice_private.check_claim(queue);
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp(), 'message.run_now', dedupe_key) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.run_now IS
@@ -4572,6 +4725,14 @@ BEGIN
         type = coalesce(type, t.type), schema_version = coalesce(schema_version, t.schema_version),
         max_attempts = coalesce(max_attempts, t.max_attempts), expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
+    -- What it says now is not noted: it may be secret, and the message has it.
+    PERFORM sluice_private.note_action('message.change', queue, 1, dedupe_key, ARRAY[message_id],
+      jsonb_build_object('changed', to_jsonb(array_remove(ARRAY[
+        CASE WHEN payload IS NOT NULL THEN 'payload' END, CASE WHEN headers IS NOT NULL THEN 'headers' END,
+        CASE WHEN priority IS NOT NULL THEN 'priority' END, CASE WHEN type IS NOT NULL THEN 'type' END,
+        CASE WHEN schema_version IS NOT NULL THEN 'schema_version' END,
+        CASE WHEN max_attempts IS NOT NULL THEN 'max_attempts' END, CASE WHEN ttl IS NOT NULL THEN 'ttl' END
+      ], NULL))));
     -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
   END IF;
@@ -4635,6 +4796,9 @@ BEGIN
   messages := cardinality(ids);
   IF NOT dry_run AND messages > 0 THEN
     PERFORM sluice_private.remove_locked(queue, ids);
+    PERFORM sluice_private.note_action('queue.clear', queue, messages, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
     IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) THEN
       IF sluice_private.release_holds(queue) > 0 THEN
         PERFORM sluice_private.notify('!holds!' || queue);
@@ -4654,9 +4818,9 @@ COMMENT ON FUNCTION sluice.clear_some IS
 
 -- schema/45_dead_letters.sql
 --
--- Puts dead letters back, and removes those that are too old.
+-- Puts dead letters back, deletes them, and removes those that are too old.
 --
--- Public functions: sluice.redrive, sluice.prune_dead_letters.
+-- Public functions: sluice.redrive, sluice.delete_dead_letters, sluice.prune_dead_letters.
 
 -- The ids of the dead letters of a queue that match every filter given.
 CREATE FUNCTION sluice_private.dead_matching(
@@ -4696,6 +4860,8 @@ DECLARE
   events bigint;
   redriven bigint;
   deduped bigint[];
+  filter jsonb := jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'died_before', died_before, 'died_after', died_after, 'tenant', tenant, 'reason', reason, 'error', error));
 BEGIN
   ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
   IF strpos(queue, ':') > 0 THEN
@@ -4718,8 +4884,9 @@ BEGIN
     RETURNING 1
   )
   SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored),
-         (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL)
-  INTO taken, events, redriven, deduped;
+         (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL),
+         ARRAY(SELECT c.id FROM chosen c ORDER BY c.id LIMIT 100)
+  INTO taken, events, redriven, deduped, ids;
   PERFORM sluice_private.require_kept('message', queue, taken, redriven);
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
@@ -4728,12 +4895,42 @@ BEGIN
   IF events > 0 THEN
     PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;
+  PERFORM sluice_private.note_action('dead.redrive', queue, redriven, NULL, ids, filter);
   RETURN redriven;
 END
 $$;
 COMMENT ON FUNCTION sluice.redrive IS
   'Puts dead letters of a queue back, due now, with their ids and no attempts: all, or those that match all given '
   'filters. Returns how many.';
+
+CREATE FUNCTION sluice.delete_dead_letters(
+  queue       text,
+  ids         bigint[]    DEFAULT NULL,
+  type        text        DEFAULT NULL,
+  died_before timestamptz DEFAULT NULL,
+  died_after  timestamptz DEFAULT NULL,
+  tenant      text        DEFAULT NULL,
+  reason      text        DEFAULT NULL,
+  error       text        DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  deleted bigint;
+  filter jsonb := jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'died_before', died_before, 'died_after', died_after, 'tenant', tenant, 'reason', reason, 'error', error));
+BEGIN
+  ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
+  WITH gone AS (
+    DELETE FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = ANY (ids) RETURNING d.id
+  )
+  SELECT count(*), ARRAY(SELECT g.id FROM gone g ORDER BY g.id LIMIT 100) INTO deleted, ids FROM gone;
+  PERFORM sluice_private.note_action('dead.delete', queue, deleted, NULL, ids, filter);
+  RETURN deleted;
+END
+$$;
+COMMENT ON FUNCTION sluice.delete_dead_letters IS
+  'Deletes dead letters of a queue for good: all, or those that match all given filters. Returns how many.';
 
 -- By dead_letter_died_at_idx, which has those of a queue in the order in which they died.
 CREATE FUNCTION sluice.prune_dead_letters(most integer DEFAULT 1000) RETURNS integer
@@ -5022,7 +5219,8 @@ COMMENT ON FUNCTION sluice.remove_expired IS
   'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
--- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
+-- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, and actions that
+-- are older than they are kept.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -5032,6 +5230,7 @@ DECLARE
   claims integer;
   crashes integer;
   requests integer;
+  limits integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
@@ -5051,12 +5250,13 @@ BEGIN
     LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS requests = ROW_COUNT;
-  RETURN claims + crashes + requests + sluice_private.prune_limits(most - claims - crashes - requests);
+  limits := sluice_private.prune_limits(most - claims - crashes - requests);
+  RETURN claims + crashes + requests + limits + sluice_private.prune_actions(most - claims - crashes - requests - limits);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
-  'old, and limit records of tenants without messages. Returns how many.';
+  'old, limit records of tenants without messages, and actions older than they are kept. Returns how many.';
 
 -- schema/48_schedules.sql
 --
@@ -5095,10 +5295,11 @@ BEGIN
   given.error := had.error;
   given.created_at := coalesce(had.created_at, now_at);
   given.changed_at := coalesce(had.changed_at, now_at);
-  given.changed_by := session_user;
+  given.changed_by := sluice_private.actor();
   IF had.name IS NULL THEN
     INSERT INTO sluice.schedule SELECT given.* ON CONFLICT ON CONSTRAINT schedule_pkey DO NOTHING;
     IF FOUND THEN
+      PERFORM sluice_private.note_action('schedule.set', given.queue, 1, given.name, details => '{"outcome": "created"}');
       RETURN QUERY SELECT 'created', CASE WHEN given.planned THEN given.next_at END;
     ELSE
       -- Another process has defined it at this moment. Its row is seen by the next statement, unless this transaction has a
@@ -5133,9 +5334,10 @@ BEGIN
     planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
                    THEN s.planned ELSE given.planned END,
     last_id = CASE WHEN s.queue = given.queue THEN s.last_id END,
-    error = NULL, changed_at = now_at, changed_by = session_user
+    error = NULL, changed_at = now_at, changed_by = sluice_private.actor()
   WHERE s.name = given.name
   RETURNING s.next_at, s.planned AND s.paused_at IS NULL INTO given.next_at, given.planned;
+  PERFORM sluice_private.note_action('schedule.set', given.queue, 1, given.name, details => '{"outcome": "changed"}');
   RETURN QUERY SELECT 'changed', CASE WHEN given.planned THEN given.next_at END;
 END
 $$;
@@ -5226,12 +5428,16 @@ BEGIN
 END
 $$;
 
--- Returns whether a schedule has been changed. Fails if it has not because there is none.
-CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean) RETURNS boolean
+-- Returns whether a schedule has been changed, and notes it. Fails if it has not because there is none.
+CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean, action text, reason text DEFAULT NULL,
+  actor text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
+  IF changed THEN
+    PERFORM sluice_private.note_action(action, (SELECT s.queue FROM sluice.schedule s WHERE s.name = name), 1, name,
+      details => jsonb_strip_nulls(jsonb_build_object('reason', reason)), given => actor);
+  ELSIF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
     PERFORM sluice_private.schedule_unknown(name);
   END IF;
   RETURN changed;
@@ -5243,9 +5449,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   UPDATE sluice.schedule s
-  SET paused_at = clock_timestamp(), paused_by = coalesce(paused_by, session_user), pause_reason = reason, revision = DEFAULT
+  SET paused_at = clock_timestamp(), paused_by = sluice_private.actor(paused_by), pause_reason = reason, revision = DEFAULT
   WHERE s.name = name AND s.paused_at IS NULL;
-  RETURN sluice_private.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND, 'schedule.pause', reason, paused_by);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
@@ -5260,7 +5466,7 @@ BEGIN
   SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, revision = DEFAULT,
       next_at = date_trunc('milliseconds', clock_timestamp()), planned = false
   WHERE s.name = name AND s.paused_at IS NOT NULL;
-  RETURN sluice_private.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND, 'schedule.resume');
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
@@ -5269,9 +5475,15 @@ COMMENT ON FUNCTION sluice.schedule_resume IS
 CREATE FUNCTION sluice.schedule_delete(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
+DECLARE
+  had_queue text;
 BEGIN
-  DELETE FROM sluice.schedule s WHERE s.name = name;
-  RETURN FOUND;
+  DELETE FROM sluice.schedule s WHERE s.name = name RETURNING s.queue INTO had_queue;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_action('schedule.delete', had_queue, 1, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_delete IS
@@ -5322,6 +5534,7 @@ BEGIN
     UPDATE sluice.schedule s
     SET last_at = now_at, last_enqueued_at = clock_timestamp(), last_id = message_id, enqueued = s.enqueued + 1
     WHERE s.name = name;
+    PERFORM sluice_private.note_action('schedule.run_now', had.queue, 1, name, ARRAY[message_id]);
   END IF;
   RETURN message_id;
 END
@@ -5656,6 +5869,8 @@ DECLARE
   reader regrole;
   retain_ms bigint := sluice_private.stream_ms('retain', retain, 'zero');
   segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
+  details jsonb := jsonb_strip_nulls(jsonb_build_object('partitions', partitions, 'retain_ms', retain_ms,
+    'retain_bytes', retain_bytes, 'keep_unread', keep_unread, 'segment_ms', segment_ms));
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   IF log.id IS NULL THEN
@@ -5676,6 +5891,9 @@ BEGIN
       AND (coalesce(given.retain_ms, s.retain_ms, 0) <> coalesce(s.retain_ms, 0)
            OR coalesce(create_stream.retain_bytes, s.retain_bytes, 0) <> coalesce(s.retain_bytes, 0)
            OR create_stream.keep_unread <> s.keep_unread OR given.segment_ms <> s.segment_ms);
+    IF FOUND OR partitions <> log.partitions THEN
+      PERFORM sluice_private.note_action('stream.set', NULL, 1, stream, details => details || '{"outcome": "changed"}');
+    END IF;
     RETURN false;
   END IF;
   -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand
@@ -5707,6 +5925,7 @@ BEGIN
   PERFORM sluice_private.attach_segment(number, 0), sluice_private.attach_segment(number, 1000000000);
   UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END
   WHERE s.stream_id = number;
+  PERFORM sluice_private.note_action('stream.set', NULL, 1, stream, details => details || '{"outcome": "created"}');
   RETURN true;
 END
 $$;
@@ -6075,10 +6294,9 @@ COMMENT ON FUNCTION sluice.events IS
 
 -- schema/53_groups.sql
 --
--- Groups of streams: makes them, says how far they have read, and moves them.
+-- Groups of streams: makes them, and says how far they have read.
 --
--- Public functions: sluice.create_group, sluice.retry_partitions, sluice.skip_event, sluice.group_set, sluice.seek_group,
--- sluice.delete_group.
+-- Public functions: sluice.create_group.
 
 -- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in
 -- microseconds since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its
@@ -6203,6 +6421,8 @@ BEGIN
   FROM generate_series(0, log.partitions - 1) AS partition;
   -- One of this name may have been deleted while its members slept.
   PERFORM sluice_private.wake_stream(stream);
+  PERFORM sluice_private.note_action('group.set', stream || ':' || name, 1, details => jsonb_strip_nulls(
+    jsonb_build_object('outcome', 'created', 'start_at', to_jsonb(start_at), 'defer_limit', defer_limit)));
   RETURN true;
 END
 $$;
@@ -6291,6 +6511,12 @@ BEGIN
 END
 $$;
 
+-- schema/54_group_changes.sql
+--
+-- Changes groups of streams: retries and skips failed events, moves groups, changes their settings, and deletes them.
+--
+-- Public functions: sluice.retry_partitions, sluice.skip_event, sluice.group_set, sluice.seek_group, sluice.delete_group.
+
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
 RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
@@ -6303,8 +6529,8 @@ $$;
 
 -- Has the failed event of each waiting partition tried again now, as if it had never been tried. No batch has a
 -- partition that waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
-CREATE FUNCTION sluice.retry_partitions(stream text, name text, partition integer DEFAULT NULL) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+CREATE FUNCTION sluice_private.retry_held(stream text, name text, partition integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice_private.find_stream(stream);
@@ -6324,6 +6550,17 @@ BEGIN
   IF freed > 0 THEN
     PERFORM sluice_private.wake_stream(stream);
   END IF;
+  RETURN freed;
+END
+$$;
+
+CREATE FUNCTION sluice.retry_partitions(stream text, name text, partition integer DEFAULT NULL) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+  freed integer := sluice_private.retry_held(stream, name, partition);
+BEGIN
+  PERFORM sluice_private.note_action('group.retry', stream || ':' || name, freed,
+    details => jsonb_strip_nulls(jsonb_build_object('partition', partition)));
   RETURN freed;
 END
 $$;
@@ -6357,6 +6594,8 @@ BEGIN
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
   PERFORM sluice_private.wake_stream(stream);
+  PERFORM sluice_private.note_action('group.skip', stream || ':' || name, 1,
+    details => jsonb_build_object('position', position, 'partition', held.partition));
   RETURN true;
 END
 $$;
@@ -6374,7 +6613,7 @@ DECLARE
 BEGIN
   IF on_failure <> this_group.on_failure THEN
     this_group := sluice_private.lock_found_group(sluice_private.find_stream(stream), name);
-    PERFORM sluice.retry_partitions(stream, name);
+    PERFORM sluice_private.retry_held(stream, name, NULL);
   END IF;
   UPDATE sluice.stream_group g
   SET defer_limit = coalesce(group_set.defer_limit, g.defer_limit),
@@ -6383,7 +6622,12 @@ BEGIN
     AND (g.defer_limit <> group_set.defer_limit
          OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
          OR g.on_failure <> group_set.on_failure);
-  RETURN FOUND;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_action('group.set', stream || ':' || name, 1, details => jsonb_strip_nulls(jsonb_build_object(
+    'outcome', 'changed', 'defer_limit', defer_limit, 'keep_unread', keep_unread, 'on_failure', on_failure)));
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
@@ -6438,6 +6682,8 @@ BEGIN
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
   PERFORM sluice_private.wake_stream(stream);
+  PERFORM sluice_private.note_action('group.seek', stream || ':' || name, 1,
+    details => jsonb_build_object('starts', starts, 'dropped', dropped));
   RETURN dropped;
 END
 $$;
@@ -6466,6 +6712,8 @@ BEGIN
   GET DIAGNOSTICS dead_letters = ROW_COUNT;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;
   DELETE FROM sluice.queue q WHERE q.queue = stream || ':' || name;
+  PERFORM sluice_private.note_action('group.delete', stream || ':' || name, 1,
+    details => jsonb_build_object('messages', messages, 'dead_letters', dead_letters));
   RETURN NEXT;
 END
 $$;
@@ -6473,7 +6721,7 @@ COMMENT ON FUNCTION sluice.delete_group IS
   'Deletes a group with its deferred events, its dead letters and the settings of its queue. Returns how many messages '
   'and dead letters it deleted.';
 
--- schema/54_retention.sql
+-- schema/55_retention.sql
 --
 -- Trims streams, and opens, closes, marks and drops their segments.
 --
@@ -6583,6 +6831,8 @@ BEGIN
   events := sluice_private.positions_between(log.id, log.trimmed_to, trimmed_to);
   IF trimmed_to > log.trimmed_to AND NOT dry_run THEN
     PERFORM sluice_private.move_mark(log, trimmed_to);
+    PERFORM sluice_private.note_action('stream.trim', NULL, events, stream,
+      details => jsonb_build_object('trimmed_to', trimmed_to, 'force', force, 'lost_by', lost_by));
   END IF;
   trimmed_to := greatest(trimmed_to, log.trimmed_to);
 END
@@ -7192,10 +7442,10 @@ $$);
 
 -- schema/61_views.sql
 --
--- Views of settings, claims, limits, schedules, workers and streams.
+-- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.streams, sluice.group_partitions, sluice.groups.
+-- sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -7485,6 +7735,25 @@ on_failure: What happens to a failed event: defer moves it, and the later ones o
 defer_limit: The number of events that may be deferred before partitions wait.
 keep_unread: Whether events that it has not read are kept; null: the stream's setting, unless it is paused.
 created_at: When it was made.
+$$);
+
+-- Pages by action_pkey, and those of a queue by action_queue_idx.
+CREATE VIEW sluice.audit AS
+SELECT a.at, a.id, a.actor, a.login, a.application, a.action, a.queue, a.subject, a.message_ids, a.count, a.details
+FROM sluice.action a;
+SELECT sluice_private.describe('{audit}', $$
+*: Who did what: one row per call of an operator or an administrator that changed something.
+at: When.
+id: Its number.
+actor: The person or login that the call named; otherwise the login.
+login: The database user.
+application: The application_name of the session.
+action: What was done, for example message.cancel, dead.redrive or queue.pause.
+queue: The queue, or stream:group; null: it concerned none.
+subject: The dedupe key, the schedule, the stream or the number of the claim.
+message_ids: The ids of the messages, at most 100.
+count: How many messages, keys, events or partitions it changed; otherwise 1.
+details: What the call was given and what it did, without payloads.
 $$);
 
 -- schema/62_look.sql

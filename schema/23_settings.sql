@@ -200,8 +200,9 @@ CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue
   FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
--- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice_private.change_queue(queue text, columns jsonb, by text) RETURNS boolean
+-- queue without a row is fastest. Returns whether it was paused before. An action that changes something is noted: the
+-- last part of its name, as that of a queue or of a group.
+CREATE FUNCTION sluice_private.change_queue(queue text, columns jsonb, by text, verb text, details jsonb) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -230,8 +231,13 @@ BEGIN
       dead_letter_retention_ms = changed.dead_letter_retention_ms, rate = changed.rate, rate_ms = changed.rate_ms,
       rate_burst = changed.rate_burst, tenant_rate = changed.tenant_rate, tenant_rate_ms = changed.tenant_rate_ms,
       tenant_rate_burst = changed.tenant_rate_burst, concurrency = changed.concurrency,
-      tenant_concurrency = changed.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
+      tenant_concurrency = changed.tenant_concurrency, changed_at = clock_timestamp(), changed_by = sluice_private.actor(by)
     WHERE q.queue = queue;
+  END IF;
+  IF was IS DISTINCT FROM changed THEN
+    PERFORM sluice_private.note_action(
+      CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN 'group.' ELSE 'queue.' END || verb,
+      queue, 1, details => details, given => by);
   END IF;
   RETURN was.paused_at IS NOT NULL;
 END
@@ -240,7 +246,7 @@ $$;
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by);
+  PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by, 'set', settings);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -250,8 +256,8 @@ CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
-    'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
-  ), by);
+    'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
+  ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
 END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
@@ -261,7 +267,8 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice_private.change_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.change_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by,
+    'resume', '{}');
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';

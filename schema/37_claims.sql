@@ -127,6 +127,7 @@ BEGIN
   SET renewed_at = now_at, expires_at = now_at + lease, lease_ms = extract(epoch FROM lease) * 1000,
       grace_ms = extract(epoch FROM grace) * 1000
   WHERE c.queue = queue AND c.id = claim_id;
+  PERFORM sluice_private.note_if_named('claim.renew', queue, claim_id, ours);
   RETURN now_at + lease;
 END
 $$;
@@ -161,6 +162,7 @@ BEGIN
   );
   PERFORM sluice_private.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
+  PERFORM sluice_private.note_if_named('claim.release', queue, claim_id, ours);
   PERFORM sluice_private.wake(queue);
   RETURN cardinality(ours);
 END
@@ -216,6 +218,7 @@ BEGIN
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
+  PERFORM sluice_private.note_if_named('claim.settle', queue, claim_id, ours, jsonb_build_object('outcome', outcome));
   -- The next message of a key, or one of these that is due at once: by its delay, or by a policy.
   IF keyed OR EXISTS (
     SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ANY (ours) AND m.due_at <= clock_timestamp()

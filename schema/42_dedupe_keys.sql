@@ -26,19 +26,14 @@ $$;
 
 -- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
 -- producer of the key does, so that one that is about to take the key is seen.
-CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+CREATE FUNCTION sluice_private.free_one(queue text, dedupe_key text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   pointer sluice.dedupe;
   now_at timestamptz;
   freed boolean;
 BEGIN
-  IF queue IS NULL OR dedupe_key IS NULL THEN
-    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
-      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
-  END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
   IF sluice_private.has_message(pointer) THEN
@@ -48,6 +43,24 @@ BEGIN
   UPDATE sluice.dedupe d SET until = NULL WHERE freed AND d.queue = queue AND d.key = dedupe_key;
   DELETE FROM sluice.kept_key s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at;
   RETURN CASE WHEN FOUND OR freed THEN 'freed' ELSE 'free' END;
+END
+$$;
+
+CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+DECLARE
+  answer text;
+BEGIN
+  IF queue IS NULL OR dedupe_key IS NULL THEN
+    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL'
+      USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
+  END IF;
+  answer := sluice_private.free_one(queue, dedupe_key);
+  IF answer = 'freed' THEN
+    PERFORM sluice_private.note_action('key.free', queue, 1, dedupe_key);
+  END IF;
+  RETURN answer;
 END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
@@ -80,11 +93,14 @@ BEGIN
       OR sluice_private.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
-      CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
+      CONTINUE WHEN NOT FOUND OR sluice_private.free_one(queue, pointer.key) <> 'freed';
     END IF;
     keys := keys + 1;
     EXIT WHEN keys >= 1000;
   END LOOP;
+  IF NOT dry_run THEN
+    PERFORM sluice_private.note_action('key.free_all', queue, keys, continues => after_key IS NOT NULL);
+  END IF;
   IF looked < 10000 AND keys < 1000 THEN
     next_key := NULL;
   END IF;

@@ -111,18 +111,23 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   ids bigint[];
+  cancelled bigint[];
   before record;
 BEGIN
   PERFORM sluice_private.check_claim(queue);
   ids := sluice_private.meant(queue, message_id, dedupe_key);
   SELECT c.* INTO result, state FROM sluice_private.cancel_one(queue, ids[1]) c;
+  cancelled := CASE WHEN result = 'nothing' THEN '{}' ELSE ids[1:1] END;
   IF cardinality(ids) = 2 THEN
     SELECT c.* INTO before FROM sluice_private.cancel_one(queue, ids[2]) c;
+    cancelled := cancelled || CASE WHEN before.result = 'nothing' THEN '{}' ELSE ids[2:2] END;
     IF before.result <> 'nothing' OR state = 'unknown' THEN
       result := before.result;
       state := before.state;
     END IF;
   END IF;
+  PERFORM sluice_private.note_action('message.cancel', queue, cardinality(cancelled), dedupe_key, cancelled,
+    jsonb_build_object('result', result, 'state', state));
   RETURN NEXT;
 END
 $$;
@@ -134,8 +139,8 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. One with an ordering key that is due sooner, and soon, is marked, so that workers
 -- find it among rows that they pass over: what is due later they have read again before, which they do every minute. Its life
--- counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz)
+-- counts from the new time, and never ends sooner for one that was tried. `action` is noted if the time has changed.
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz, action text, dedupe_key text)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -166,6 +171,8 @@ BEGIN
     IF held THEN
       PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
     END IF;
+    PERFORM sluice_private.note_action(action, queue, 1, dedupe_key, ARRAY[message_id],
+      jsonb_build_object('state', state, 'due_at', due));
   END IF;
   IF result = 'changed' THEN
     PERFORM sluice_private.wake(queue);
@@ -191,7 +198,8 @@ BEGIN
   PERFORM sluice_private.check_time('delay', delay, 'For example interval ''5 minutes''.');
   PERFORM sluice_private.check_due_at(due_at, 'For now there is run_now.');
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay),
+    'message.reschedule', dedupe_key) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
@@ -207,7 +215,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 BEGIN
   PERFORM sluice_private.check_claim(queue);
   message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp(), 'message.run_now', dedupe_key) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.run_now IS
@@ -250,6 +258,14 @@ BEGIN
         type = coalesce(type, t.type), schema_version = coalesce(schema_version, t.schema_version),
         max_attempts = coalesce(max_attempts, t.max_attempts), expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
+    -- What it says now is not noted: it may be secret, and the message has it.
+    PERFORM sluice_private.note_action('message.change', queue, 1, dedupe_key, ARRAY[message_id],
+      jsonb_build_object('changed', to_jsonb(array_remove(ARRAY[
+        CASE WHEN payload IS NOT NULL THEN 'payload' END, CASE WHEN headers IS NOT NULL THEN 'headers' END,
+        CASE WHEN priority IS NOT NULL THEN 'priority' END, CASE WHEN type IS NOT NULL THEN 'type' END,
+        CASE WHEN schema_version IS NOT NULL THEN 'schema_version' END,
+        CASE WHEN max_attempts IS NOT NULL THEN 'max_attempts' END, CASE WHEN ttl IS NOT NULL THEN 'ttl' END
+      ], NULL))));
     -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
   END IF;
@@ -313,6 +329,9 @@ BEGIN
   messages := cardinality(ids);
   IF NOT dry_run AND messages > 0 THEN
     PERFORM sluice_private.remove_locked(queue, ids);
+    PERFORM sluice_private.note_action('queue.clear', queue, messages, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
     IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) THEN
       IF sluice_private.release_holds(queue) > 0 THEN
         PERFORM sluice_private.notify('!holds!' || queue);

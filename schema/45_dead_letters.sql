@@ -1,6 +1,6 @@
--- Puts dead letters back, and removes those that are too old.
+-- Puts dead letters back, deletes them, and removes those that are too old.
 --
--- Public functions: sluice.redrive, sluice.prune_dead_letters.
+-- Public functions: sluice.redrive, sluice.delete_dead_letters, sluice.prune_dead_letters.
 
 -- The ids of the dead letters of a queue that match every filter given.
 CREATE FUNCTION sluice_private.dead_matching(
@@ -40,6 +40,8 @@ DECLARE
   events bigint;
   redriven bigint;
   deduped bigint[];
+  filter jsonb := jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'died_before', died_before, 'died_after', died_after, 'tenant', tenant, 'reason', reason, 'error', error));
 BEGIN
   ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
   IF strpos(queue, ':') > 0 THEN
@@ -62,8 +64,9 @@ BEGIN
     RETURNING 1
   )
   SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored),
-         (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL)
-  INTO taken, events, redriven, deduped;
+         (SELECT array_agg(c.id) FROM chosen c WHERE c.dedupe_key IS NOT NULL),
+         ARRAY(SELECT c.id FROM chosen c ORDER BY c.id LIMIT 100)
+  INTO taken, events, redriven, deduped, ids;
   PERFORM sluice_private.require_kept('message', queue, taken, redriven);
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
@@ -72,12 +75,42 @@ BEGIN
   IF events > 0 THEN
     PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;
+  PERFORM sluice_private.note_action('dead.redrive', queue, redriven, NULL, ids, filter);
   RETURN redriven;
 END
 $$;
 COMMENT ON FUNCTION sluice.redrive IS
   'Puts dead letters of a queue back, due now, with their ids and no attempts: all, or those that match all given '
   'filters. Returns how many.';
+
+CREATE FUNCTION sluice.delete_dead_letters(
+  queue       text,
+  ids         bigint[]    DEFAULT NULL,
+  type        text        DEFAULT NULL,
+  died_before timestamptz DEFAULT NULL,
+  died_after  timestamptz DEFAULT NULL,
+  tenant      text        DEFAULT NULL,
+  reason      text        DEFAULT NULL,
+  error       text        DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  deleted bigint;
+  filter jsonb := jsonb_strip_nulls(jsonb_build_object(
+    'type', type, 'died_before', died_before, 'died_after', died_after, 'tenant', tenant, 'reason', reason, 'error', error));
+BEGIN
+  ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
+  WITH gone AS (
+    DELETE FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = ANY (ids) RETURNING d.id
+  )
+  SELECT count(*), ARRAY(SELECT g.id FROM gone g ORDER BY g.id LIMIT 100) INTO deleted, ids FROM gone;
+  PERFORM sluice_private.note_action('dead.delete', queue, deleted, NULL, ids, filter);
+  RETURN deleted;
+END
+$$;
+COMMENT ON FUNCTION sluice.delete_dead_letters IS
+  'Deletes dead letters of a queue for good: all, or those that match all given filters. Returns how many.';
 
 -- By dead_letter_died_at_idx, which has those of a queue in the order in which they died.
 CREATE FUNCTION sluice.prune_dead_letters(most integer DEFAULT 1000) RETURNS integer

@@ -33,10 +33,11 @@ BEGIN
   given.error := had.error;
   given.created_at := coalesce(had.created_at, now_at);
   given.changed_at := coalesce(had.changed_at, now_at);
-  given.changed_by := session_user;
+  given.changed_by := sluice_private.actor();
   IF had.name IS NULL THEN
     INSERT INTO sluice.schedule SELECT given.* ON CONFLICT ON CONSTRAINT schedule_pkey DO NOTHING;
     IF FOUND THEN
+      PERFORM sluice_private.note_action('schedule.set', given.queue, 1, given.name, details => '{"outcome": "created"}');
       RETURN QUERY SELECT 'created', CASE WHEN given.planned THEN given.next_at END;
     ELSE
       -- Another process has defined it at this moment. Its row is seen by the next statement, unless this transaction has a
@@ -71,9 +72,10 @@ BEGIN
     planned = CASE WHEN (s.cron, s.every_ms, s.zone) IS NOT DISTINCT FROM (given.cron, given.every_ms, given.zone)
                    THEN s.planned ELSE given.planned END,
     last_id = CASE WHEN s.queue = given.queue THEN s.last_id END,
-    error = NULL, changed_at = now_at, changed_by = session_user
+    error = NULL, changed_at = now_at, changed_by = sluice_private.actor()
   WHERE s.name = given.name
   RETURNING s.next_at, s.planned AND s.paused_at IS NULL INTO given.next_at, given.planned;
+  PERFORM sluice_private.note_action('schedule.set', given.queue, 1, given.name, details => '{"outcome": "changed"}');
   RETURN QUERY SELECT 'changed', CASE WHEN given.planned THEN given.next_at END;
 END
 $$;
@@ -164,12 +166,16 @@ BEGIN
 END
 $$;
 
--- Returns whether a schedule has been changed. Fails if it has not because there is none.
-CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean) RETURNS boolean
+-- Returns whether a schedule has been changed, and notes it. Fails if it has not because there is none.
+CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean, action text, reason text DEFAULT NULL,
+  actor text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
+  IF changed THEN
+    PERFORM sluice_private.note_action(action, (SELECT s.queue FROM sluice.schedule s WHERE s.name = name), 1, name,
+      details => jsonb_strip_nulls(jsonb_build_object('reason', reason)), given => actor);
+  ELSIF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
     PERFORM sluice_private.schedule_unknown(name);
   END IF;
   RETURN changed;
@@ -181,9 +187,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   UPDATE sluice.schedule s
-  SET paused_at = clock_timestamp(), paused_by = coalesce(paused_by, session_user), pause_reason = reason, revision = DEFAULT
+  SET paused_at = clock_timestamp(), paused_by = sluice_private.actor(paused_by), pause_reason = reason, revision = DEFAULT
   WHERE s.name = name AND s.paused_at IS NULL;
-  RETURN sluice_private.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND, 'schedule.pause', reason, paused_by);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
@@ -198,7 +204,7 @@ BEGIN
   SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, revision = DEFAULT,
       next_at = date_trunc('milliseconds', clock_timestamp()), planned = false
   WHERE s.name = name AND s.paused_at IS NOT NULL;
-  RETURN sluice_private.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND, 'schedule.resume');
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
@@ -207,9 +213,15 @@ COMMENT ON FUNCTION sluice.schedule_resume IS
 CREATE FUNCTION sluice.schedule_delete(name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
+DECLARE
+  had_queue text;
 BEGIN
-  DELETE FROM sluice.schedule s WHERE s.name = name;
-  RETURN FOUND;
+  DELETE FROM sluice.schedule s WHERE s.name = name RETURNING s.queue INTO had_queue;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_action('schedule.delete', had_queue, 1, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_delete IS
@@ -260,6 +272,7 @@ BEGIN
     UPDATE sluice.schedule s
     SET last_at = now_at, last_enqueued_at = clock_timestamp(), last_id = message_id, enqueued = s.enqueued + 1
     WHERE s.name = name;
+    PERFORM sluice_private.note_action('schedule.run_now', had.queue, 1, name, ARRAY[message_id]);
   END IF;
   RETURN message_id;
 END

@@ -256,6 +256,8 @@ DECLARE
   reader regrole;
   retain_ms bigint := sluice_private.stream_ms('retain', retain, 'zero');
   segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
+  details jsonb := jsonb_strip_nulls(jsonb_build_object('partitions', partitions, 'retain_ms', retain_ms,
+    'retain_bytes', retain_bytes, 'keep_unread', keep_unread, 'segment_ms', segment_ms));
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   IF log.id IS NULL THEN
@@ -276,6 +278,9 @@ BEGIN
       AND (coalesce(given.retain_ms, s.retain_ms, 0) <> coalesce(s.retain_ms, 0)
            OR coalesce(create_stream.retain_bytes, s.retain_bytes, 0) <> coalesce(s.retain_bytes, 0)
            OR create_stream.keep_unread <> s.keep_unread OR given.segment_ms <> s.segment_ms);
+    IF FOUND OR partitions <> log.partitions THEN
+      PERFORM sluice_private.note_action('stream.set', NULL, 1, stream, details => details || '{"outcome": "changed"}');
+    END IF;
     RETURN false;
   END IF;
   -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand
@@ -307,6 +312,7 @@ BEGIN
   PERFORM sluice_private.attach_segment(number, 0), sluice_private.attach_segment(number, 1000000000);
   UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END
   WHERE s.stream_id = number;
+  PERFORM sluice_private.note_action('stream.set', NULL, 1, stream, details => details || '{"outcome": "created"}');
   RETURN true;
 END
 $$;

@@ -1,7 +1,7 @@
--- Views of settings, claims, limits, schedules, workers and streams.
+-- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.streams, sluice.group_partitions, sluice.groups.
+-- sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -291,4 +291,23 @@ on_failure: What happens to a failed event: defer moves it, and the later ones o
 defer_limit: The number of events that may be deferred before partitions wait.
 keep_unread: Whether events that it has not read are kept; null: the stream's setting, unless it is paused.
 created_at: When it was made.
+$$);
+
+-- Pages by action_pkey, and those of a queue by action_queue_idx.
+CREATE VIEW sluice.audit AS
+SELECT a.at, a.id, a.actor, a.login, a.application, a.action, a.queue, a.subject, a.message_ids, a.count, a.details
+FROM sluice.action a;
+SELECT sluice_private.describe('{audit}', $$
+*: Who did what: one row per call of an operator or an administrator that changed something.
+at: When.
+id: Its number.
+actor: The person or login that the call named; otherwise the login.
+login: The database user.
+application: The application_name of the session.
+action: What was done, for example message.cancel, dead.redrive or queue.pause.
+queue: The queue, or stream:group; null: it concerned none.
+subject: The dedupe key, the schedule, the stream or the number of the claim.
+message_ids: The ids of the messages, at most 100.
+count: How many messages, keys, events or partitions it changed; otherwise 1.
+details: What the call was given and what it did, without payloads.
 $$);

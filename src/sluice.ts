@@ -13,6 +13,7 @@ import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
+import { Operations } from './operate/operations.ts'
 import type { Schedules } from './operate/schedules.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
@@ -81,15 +82,12 @@ export class Sluice<
     this.#config = config
     this.#assembly = assembly
     this.events = telemetry.events
-    this.operate = new Operate(
-      enqueues.context,
-      {
-        host: parts.inOwnTransaction,
-        direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
-        calls,
-      },
-      claims.store,
-    )
+    const operations = new Operations(enqueues.context, {
+      host: parts.inOwnTransaction,
+      direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
+      calls,
+    })
+    this.operate = new Operate(enqueues.context, operations, claims.store)
     shareInternals(this, assembly.internals)
   }
 

@@ -118,7 +118,7 @@ BEGIN
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
-    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
@@ -142,8 +142,7 @@ BEGIN
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
-  GRANT DELETE ON sluice.dead_letter TO sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 

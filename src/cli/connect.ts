@@ -7,6 +7,7 @@ import { createSluice, type Sluice } from '../sluice.ts'
 import { byFlags } from './by-flags.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
 import { note } from './output.ts'
+import { whoever } from './whoever.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 
@@ -18,7 +19,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
   return withSluice(command, async ({ operate }) => {
     try {
-      return await work(operate)
+      return await work(operate.by(whoever()))
     } catch (error) {
       throw await withNearest(operate, command.args, error)
     }

@@ -60,6 +60,7 @@ export const parse = {
       return `${checkStreamName(stream, undefined)}/${position}`
     }, wanted)
   },
+  messageId: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the id of a message.'),
   claimId: (text: string): string => orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the id of a claim.'),
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
 }

@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
+import { addAudit } from './commands/audit.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDashboard } from './commands/dashboard.ts'
@@ -53,6 +54,7 @@ const COMMANDS = [
   addStream,
   addGroup,
   addHistory,
+  addAudit,
   addMaintain,
   addWork,
   addDashboard,
@@ -98,6 +100,7 @@ Examples:
   $ sluice dead list                messages that are not tried again
   $ sluice dead redrive orders      try them again
   $ sluice history list orders      messages that have succeeded
+  $ sluice audit list               who did what, and when
   $ sluice schedule list            messages that are enqueued at given times
   $ sluice stream tail orders       the events of a stream as they are appended
   $ sluice group list               the groups of streams, and how far behind they are

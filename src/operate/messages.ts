@@ -16,10 +16,12 @@ import {
   freeKey,
   type MessageAddress,
   rescheduleMessage,
+  runMessageNow,
 } from '../table/operate/change-message.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import type { Execute } from '../table/statement.ts'
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
 import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import type { Operations } from './operations.ts'
@@ -146,7 +148,8 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
     const [name, message] = this.#address('messages.reschedule', queue, which, options)
-    return this.#patiently(name, message, dueTimeOf(to), options)
+    const dueTime = dueTimeOf(to)
+    return this.#patiently((execute) => rescheduleMessage(execute, name, message, dueTime), options)
   }
 
   /**
@@ -161,7 +164,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
     const [name, message] = this.#address('messages.runNow', queue, which, options)
-    return this.#patiently(name, message, { delayMs: 0, dueAt: null }, options)
+    return this.#patiently((execute) => runMessageNow(execute, name, message), options)
   }
 
   /**
@@ -194,13 +197,11 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
 
   /** A batch locks the message's slot while its handlers run: a few tries, without waiting for the lock. */
   async #patiently(
-    queue: string,
-    message: MessageAddress,
-    to: DueTime,
+    change: (execute: Execute) => Promise<ChangeAnswer>,
     { tx }: MessageChangeOptions,
   ): Promise<ChangeAnswer> {
     for (let tries = 1; ; tries += 1) {
-      const answer = await this.#operations.change((execute) => rescheduleMessage(execute, queue, message, to), tx)
+      const answer = await this.#operations.change(change, tx)
       if (answer.result !== 'busy' || tx !== undefined || tries >= MOST_TRIES) return answer
       await pause(PAUSE_MS)
     }

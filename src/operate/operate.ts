@@ -4,12 +4,13 @@ import { type MaintenanceResult, maintain } from '../services/maintain.ts'
 import type { KnownNames, StreamDefinitions, WithGroupQueues } from '../streams.ts'
 import { beginPass } from '../table/maintain/tasks.ts'
 import { readClockUs } from '../table/operate/instants.ts'
+import { Audit, actorName } from './audit.ts'
 import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
 import { Groups } from './groups.ts'
 import { History } from './history.ts'
 import { Messages } from './messages.ts'
-import { Operations, type OperationsOptions } from './operations.ts'
+import type { Operations } from './operations.ts'
 import { Queues } from './queues.ts'
 import { type ScheduleRules, Schedules } from './schedules.ts'
 import { Streams } from './streams.ts'
@@ -45,11 +46,16 @@ export class Operate<
   readonly streams: Streams<Defined>
   /** Groups of streams: set, list, seek, pause, resume, retry and delete them. Also `sluice.groups`. */
   readonly groups: Groups<Defined>
+  /** Who did what: list it, and say how long it is kept. */
+  readonly audit: Audit<WithGroupQueues<Definitions, Defined>>
+  readonly #rules: ScheduleRules & KnownNames
   readonly #operations: Operations
+  readonly #claims: ClaimStore
 
-  constructor(rules: ScheduleRules & KnownNames, options: OperationsOptions, claims: ClaimStore) {
-    const operations = new Operations(rules, options)
+  constructor(rules: ScheduleRules & KnownNames, operations: Operations, claims: ClaimStore) {
+    this.#rules = rules
     this.#operations = operations
+    this.#claims = claims
     this.messages = new Messages(rules, operations)
     this.queues = new Queues(operations)
     this.workers = new Workers(operations)
@@ -59,6 +65,21 @@ export class Operate<
     this.schedules = new Schedules(rules, operations)
     this.streams = new Streams(operations)
     this.groups = new Groups(operations)
+    this.audit = new Audit(operations)
+  }
+
+  /**
+   * The same operations, whose actions `sluice.audit` has under this name. Without it an action has the name of the
+   * database user, which all users of an application share. An option `by` of a call comes first.
+   *
+   * @param name 1 to 200 characters.
+   * @throws SluiceError OPTION_INVALID
+   *
+   * @example await sluice.operate.by('ada@example.com').messages.cancel('emails', '4711')
+   */
+  by(name: string): Operate<Definitions, Defined> {
+    const actor = actorName(name, 'operate.by')
+    return new Operate(this.#rules, this.#operations.by(actor), this.#claims.by(actor))
   }
 
   /** Reads the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */

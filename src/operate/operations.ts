@@ -6,6 +6,7 @@ import { executorOf } from '../enqueue/transaction.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { Calls } from '../process/calls.ts'
 import { checkOperatedQueue, checkStreamName, type KnownNames } from '../streams.ts'
+import { actionsBy, ownActionsBy } from '../table/operate/actor.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
@@ -24,13 +25,27 @@ export interface OperationsOptions {
 export class Operations {
   readonly #known: KnownNames
   readonly #options: OperationsOptions
+  /** Who acts; null: the login, unless a call names somebody. */
+  readonly #actor: string | null
   /** A web page with many viewers must not use up the server's connections. */
-  readonly #gate = new Gate(CONNECTIONS)
+  readonly #gate: Gate
   #schemaFits = false
 
-  constructor(known: KnownNames, options: OperationsOptions) {
+  constructor(
+    known: KnownNames,
+    options: OperationsOptions,
+    actor: string | null = null,
+    gate = new Gate(CONNECTIONS),
+  ) {
     this.#known = known
     this.#options = options
+    this.#actor = actor
+    this.#gate = gate
+  }
+
+  /** The same operations, noted under a name. */
+  by(name: string): Operations {
+    return new Operations(this.#known, this.#options, name, this.#gate)
   }
 
   /** The name of a queue that may be operated. @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN */
@@ -89,8 +104,13 @@ export class Operations {
   }
 
   async #change<T>(work: (execute: Execute) => Promise<T>, tx: unknown, role: Role): Promise<T> {
-    if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, role)
-    return this.#run(await executorOf(tx), work, role)
+    const actor = this.#actor
+    if (tx === undefined || tx === ownTransaction) {
+      const named = actor === null ? work : (execute: Execute) => ownActionsBy(execute, actor, work)
+      return this.#own(named, PLAN_FOR_VALUES, CHANGE_MS, role)
+    }
+    const named = actor === null ? work : (execute: Execute) => actionsBy(execute, actor, work)
+    return this.#run(await executorOf(tx), named, role)
   }
 
   #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {

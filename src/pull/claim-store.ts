@@ -8,6 +8,7 @@ import type { Message, Outcome } from '../message.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
 import { MAX_ATTEMPTS, retryPolicy } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
+import { ownActionsBy } from '../table/operate/actor.ts'
 import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
 import { releaseClaim, renewClaim } from '../table/pull/settle-claim.ts'
 import {
@@ -38,11 +39,19 @@ export interface ClaimStoreOptions extends SettlementPolicies {
 /** Claims, settles, renews and releases, by the functions of the schema, each in a short transaction. */
 export class ClaimStore implements ClaimKeeper {
   readonly #options: ClaimStoreOptions
-  readonly #gate = new Gate(CONNECTIONS)
+  readonly #gate: Gate
   #schemaFits = false
 
-  constructor(options: ClaimStoreOptions) {
+  constructor(options: ClaimStoreOptions, gate = new Gate(CONNECTIONS)) {
     this.#options = options
+    this.#gate = gate
+  }
+
+  /** The same, for an operator: what it does to claims is noted under a name. */
+  by(name: string): ClaimStore {
+    const host: InOwnTransaction = (work, answerMs) =>
+      this.#options.host((execute) => ownActionsBy(execute, name, work), answerMs)
+    return new ClaimStore({ ...this.#options, host }, this.#gate)
   }
 
   /** Claims messages. Undefined: there is none. */

@@ -39,6 +39,7 @@ describe('docs/sql.md', () => {
     expect(functions.map(({ name }) => name)).toEqual([
       'append',
       'append_many',
+      'audit_keep',
       'cancel',
       'change',
       'claim',
@@ -49,6 +50,7 @@ describe('docs/sql.md', () => {
       'clear_some',
       'create_group',
       'create_stream',
+      'delete_dead_letters',
       'delete_group',
       'enqueue',
       'enqueue_deduped',

@@ -365,6 +365,33 @@ describe('a member of sluice_operator', () => {
     expect(await operate.messages.cancel(queue, second)).toMatchObject({ result: 'cancelled' })
   })
 
+  test('is noted with the login, whatever name is given, where no role can change it', async ({
+    database,
+    login,
+    queue,
+  }) => {
+    const operator = await login('sluice_operator')
+    const admin = await login('sluice_admin')
+    const reader = startTestSluice(await login('sluice_reader'))
+    const [id = ''] = await put(startTestSluice(database), queue, [1])
+    await startTestSluice(operator).operate.by('ada').messages.cancel(queue, id)
+    expect(await reader.operate.audit.list({ queue })).toMatchObject({
+      actions: [{ actor: 'ada', login: operator.name, action: 'message.cancel', messageIds: [id] }],
+    })
+    for (const { sql } of [operator, admin]) {
+      for (const text of [
+        'DELETE FROM sluice.action',
+        `UPDATE sluice.audit SET actor = 'bob'`,
+        `SELECT sluice_private.note_action('queue.pause', 'q', 1)`,
+      ]) {
+        await expect(sql(text)).rejects.toEqual(REFUSED)
+      }
+    }
+    await expect(startTestSluice(operator).operate.audit.keep('1d')).rejects.toEqual(lacks('sluice_admin'))
+    await startTestSluice(admin).operate.audit.keep('400d')
+    expect(await reader.operate.audit.kept()).toBe(34_560_000_000)
+  })
+
   test('may not change what a message or a setting says, nor clear, nor delete dead letters', async ({
     database,
     login,

@@ -217,6 +217,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE stream_positions',
     'EXECUTE stream_stable_ends',
     'INSERT maintenance(begun_at, begun_by)',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -234,6 +235,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -244,7 +246,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'USAGE sluice_private',
   ],
   sluice_admin: [
-    'DELETE dead_letter',
+    'EXECUTE audit_keep',
     'EXECUTE batch_records',
     'EXECUTE bounded_ms',
     'EXECUTE cancel',
@@ -255,6 +257,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE clock',
     'EXECUTE create_group',
     'EXECUTE create_stream',
+    'EXECUTE delete_dead_letters',
     'EXECUTE delete_group',
     'EXECUTE drop_history',
     'EXECUTE drop_segment',
@@ -300,6 +303,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE stream_stable_ends',
     'EXECUTE trim_stream',
     'INSERT maintenance(begun_at, begun_by)',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -317,6 +321,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -340,6 +345,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE status',
     'EXECUTE stream_positions',
     'EXECUTE stream_stable_ends',
+    'SELECT audit',
     'SELECT batch_record',
     'SELECT claims',
     'SELECT completed',
@@ -355,6 +361,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue_settings',
     'SELECT queues',
     'SELECT schedules',
+    'SELECT setting',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
@@ -508,7 +515,7 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams and maintenance with the rights of their owner, with a path of their own', async ({
+  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, the audit and maintenance with the rights of their owner, with a path of their own', async ({
     database,
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
@@ -519,6 +526,7 @@ describe('the roles', () => {
       'append',
       'append_many',
       'attach_segment',
+      'audit_keep',
       'cancel',
       'change',
       'claim',
@@ -530,6 +538,7 @@ describe('the roles', () => {
       'create_group',
       'create_stream',
       'dead_letter_events',
+      'delete_dead_letters',
       'delete_group',
       'drop_history',
       'drop_segment',

@@ -16,6 +16,19 @@ describe('the views, which are a public interface,', () => {
     const columns = Object.fromEntries(rows.map((row) => [row.view, row.columns.split(', ')]))
     expect(columns).toMatchInlineSnapshot(`
       {
+        "audit": [
+          "at timestamp with time zone",
+          "id bigint",
+          "actor text",
+          "login text",
+          "application text",
+          "action text",
+          "queue text",
+          "subject text",
+          "message_ids bigint[]",
+          "count bigint",
+          "details jsonb",
+        ],
         "claims": [
           "queue text",
           "id bigint",

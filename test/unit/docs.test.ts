@@ -14,7 +14,7 @@ const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench', 'test
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
-const WITH_PROMISES = ['streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering', 'schedules']
+const WITH_PROMISES = ['audit', 'streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering', 'schedules']
 
 /** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */
 const PLAIN = [

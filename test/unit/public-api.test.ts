@@ -32,6 +32,11 @@ test('the main entry exports these types', () => {
   expect(exportedTypes('../../src/index.ts')).toMatchInlineSnapshot(`
     [
       "AppendOptions",
+      "Audit",
+      "AuditAction",
+      "AuditEntry",
+      "AuditOptions",
+      "AuditPage",
       "BacklogOptions",
       "BatchHandler",
       "BatchHandlerContext",

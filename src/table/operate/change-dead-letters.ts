@@ -16,22 +16,15 @@ export async function deleteDeadLetters(execute: Execute, match: DeadLetterMatch
   return numberOf(only(await execute(DELETE, matchParams(match))), 'messages')
 }
 
-const REDRIVE = statement(
-  'dead_redrive',
-  `
-SELECT coalesce(sum(sluice.redrive(
+/** Calls a function for each queue that has some. */
+const inEachQueue = (call: string) => `
+SELECT coalesce(sum(${call}(
          chosen.queue, $2::bigint[], $3::text,
          timestamptz 'epoch' + $4::bigint::double precision * interval '1 microsecond',
          timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond', $6::text,
          $7::text, $8::text)), 0)::bigint AS messages
-FROM (SELECT DISTINCT d.queue FROM sluice.dead_letter d WHERE ${MATCHES}) chosen`,
-)
+FROM (SELECT DISTINCT d.queue FROM sluice.dead_letter d WHERE ${MATCHES}) chosen`
 
-const DELETE = statement(
-  'dead_delete',
-  `
-WITH gone AS (
-  DELETE FROM sluice.dead_letter d WHERE ${MATCHES} RETURNING 1
-)
-SELECT count(*) AS messages FROM gone`,
-)
+const REDRIVE = statement('dead_redrive', inEachQueue('sluice.redrive'))
+
+const DELETE = statement('dead_delete', inEachQueue('sluice.delete_dead_letters'))

@@ -82,6 +82,15 @@ export async function rescheduleMessage(
   return answerOf(await execute(RESCHEDULE, [queue, id, delayMs, dueAt, dedupeKey]))
 }
 
+/** Makes a waiting message due now. */
+export async function runMessageNow(
+  execute: Execute,
+  queue: string,
+  { id, dedupeKey }: MessageAddress,
+): Promise<ChangeAnswer> {
+  return answerOf(await execute(RUN_NOW, [queue, id, dedupeKey]))
+}
+
 /** One step of a change of many rows: how many, and where the next step begins; null: it is done. */
 export interface Step {
   readonly count: number
@@ -141,6 +150,11 @@ const RESCHEDULE = statement(
   `
 SELECT r.result, r.state
 FROM sluice.reschedule($1::text, $2::bigint, $3::double precision * interval '1 millisecond', $4::text::timestamptz, $5::text) r`,
+)
+
+const RUN_NOW = statement(
+  'message_run_now',
+  'SELECT r.result, r.state FROM sluice.run_now($1::text, $2::bigint, $3::text) r',
 )
 
 const FREE_KEYS = statement(

@@ -11,7 +11,7 @@ export const STATISTICS = [
   'analyzed',
 ] as const
 
-type Relation = 'sluice.message' | 'sluice.dead_letter' | 'sluice.event_1_0' | 'sluice.group_progress'
+type Relation = 'sluice.message' | 'sluice.dead_letter' | 'sluice.action' | 'sluice.event_1_0' | 'sluice.group_progress'
 
 /**
  * Gives a table the statistics that it would have after another history, without loading it anew: they are rows of two
@@ -56,6 +56,10 @@ const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values
     columns: 'queue, id, died_at, priority, schema_version, payload, headers, attempt, reason, enqueued_at',
     values: (queue) =>
       `${queue}, n, clock_timestamp() - n * interval '1 second', 5, 1, '{}', '{}', 20, 'Too many attempts', clock_timestamp()`,
+  },
+  'sluice.action': {
+    columns: 'queue, id, at, actor, login, action, count',
+    values: (queue) => `${queue}, n, clock_timestamp() - n * interval '1 second', 'ada', 'app', 'queue.pause', 1`,
   },
   'sluice.event_1_0': {
     columns: 'stream_id, partition, position, payload',

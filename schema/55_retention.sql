@@ -106,6 +106,8 @@ BEGIN
   events := sluice_private.positions_between(log.id, log.trimmed_to, trimmed_to);
   IF trimmed_to > log.trimmed_to AND NOT dry_run THEN
     PERFORM sluice_private.move_mark(log, trimmed_to);
+    PERFORM sluice_private.note_action('stream.trim', NULL, events, stream,
+      details => jsonb_build_object('trimmed_to', trimmed_to, 'force', force, 'lost_by', lost_by));
   END IF;
   trimmed_to := greatest(trimmed_to, log.trimmed_to);
 END
