@@ -51,6 +51,7 @@ export type {
   DeadLetters,
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
+export type { DoctorOptions } from './operate/doctor.ts'
 export type { RetryPartitionsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/group-options.ts'
 export type { Groups } from './operate/groups.ts'
 export type { History, HistoryOptions } from './operate/history.ts'
@@ -111,6 +112,7 @@ export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
+export type { Finding } from './table/operate/doctor.ts'
 export type { Failure } from './table/operate/failures.ts'
 export type { CompletedMessage, HistoryPage } from './table/operate/history.ts'
 export type { KnownMessage } from './table/operate/known-message.ts'

@@ -122,7 +122,7 @@ BEGIN
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status TO sluice_reader,
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.doctor TO sluice_reader,
     sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.

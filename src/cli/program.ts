@@ -6,6 +6,7 @@ import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDashboard } from './commands/dashboard.ts'
 import { addDead } from './commands/dead.ts'
+import { addDoctor } from './commands/doctor.ts'
 import { addEnqueue } from './commands/enqueue.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
@@ -43,6 +44,7 @@ const COMMANDS = [
   addMigrate,
   addRoles,
   addStatus,
+  addDoctor,
   addEnqueue,
   addPeek,
   addMessage,
@@ -92,6 +94,7 @@ Examples:
   $ sluice migrate                  install or upgrade the schema
   $ sluice roles                    make roles with few rights
   $ sluice status                   the queues, the workers, and what needs attention
+  $ sluice doctor                   what is wrong with this installation, and what helps
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue

@@ -3,10 +3,12 @@ import type { QueueDefinitions } from '../queues.ts'
 import { type MaintenanceResult, maintain } from '../services/maintain.ts'
 import type { KnownNames, StreamDefinitions, WithGroupQueues } from '../streams.ts'
 import { beginPass } from '../table/maintain/tasks.ts'
+import type { Finding } from '../table/operate/doctor.ts'
 import { readClockUs } from '../table/operate/instants.ts'
 import { Audit, actorName } from './audit.ts'
 import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
+import { type DoctorOptions, examine } from './doctor.ts'
 import { Groups } from './groups.ts'
 import { History } from './history.ts'
 import { Messages } from './messages.ts'
@@ -86,6 +88,22 @@ export class Operate<
   async now(): Promise<Date> {
     const us = await this.#operations.read(readClockUs)
     return new Date(Math.floor(us / 1_000))
+  }
+
+  /**
+   * Looks for what is wrong with this installation, and changes nothing: the schema against what the migration has made,
+   * settings of the server, vacuum, who keeps dead rows, notifications, workers, queues without a worker, failures that
+   * are all alike, keys, limits, schedules and streams; and, from this process, clocks that are apart, and a pooler. Takes
+   * some 100 ms. What the owner of the schema may not see has the severity `unknown`. An empty array: nothing was found.
+   *
+   * @param options.openFor how long a transaction, or all messages in flight under a limit, may last. @default '5m'
+   * @returns the findings, errors first.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example for (const { severity, finding, remedy } of await sluice.operate.doctor()) console.log(severity, finding, remedy)
+   */
+  async doctor(options: DoctorOptions = {}): Promise<readonly Finding[]> {
+    return examine(this.#operations, options)
   }
 
   /**

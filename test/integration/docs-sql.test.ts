@@ -52,6 +52,7 @@ describe('docs/sql.md', () => {
       'create_stream',
       'delete_dead_letters',
       'delete_group',
+      'doctor',
       'enqueue',
       'enqueue_deduped',
       'events',

@@ -25,6 +25,7 @@ const PLAIN = [
   'operations',
   'operate',
   'dashboard',
+  'doctor',
   'errors',
   'http',
   'sql',

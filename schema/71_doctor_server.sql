@@ -1,0 +1,180 @@
+-- What the doctor finds in the server: settings, connections, vacuum, and what keeps dead rows from being removed.
+
+-- Settings that harm a queue, as a new session of this role gets them; synchronous_commit of other roles too.
+CREATE FUNCTION sluice_private.doctor_settings(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
+         format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
+         CASE harmful.name WHEN 'default_transaction_read_only'
+           THEN format('SET default_transaction_read_only = off; '
+             'ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
+           ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
+  FROM (VALUES
+    ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),
+    ('full_page_writes', 'off', 'error', 'a crash of the machine can destroy pages of tables'),
+    ('synchronous_commit', 'off', 'warning',
+      'a crash of the server takes the last commits, so messages are lost, or handled again'),
+    ('autovacuum', 'off', 'error', 'dead rows stay, tables grow, and sweeps become slower and slower'),
+    ('track_counts', 'off', 'error', 'autovacuum does not know which tables have dead rows'),
+    ('track_activities', 'off', 'unknown', 'nobody can see which session has a transaction open'),
+    ('default_transaction_read_only', 'on', 'error', 'nothing can be enqueued or handled')
+  ) AS harmful (name, value, severity, harm)
+  JOIN pg_settings s ON s.name = harmful.name AND s.reset_val = harmful.value
+  WHERE NOT (harmful.name = 'default_transaction_read_only' AND pg_is_in_recovery())
+  UNION ALL
+  SELECT 'settings.synchronous_commit', 'warning',
+         CASE r.setrole WHEN 0 THEN 'database ' || current_database() ELSE 'role ' || r.setrole::regrole END,
+         'synchronous_commit is off for it: a crash of the server takes the last commits, so messages are lost, '
+         'or handled again',
+         CASE WHEN r.setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
+              ELSE format('ALTER ROLE %s%s RESET synchronous_commit;', r.setrole::regrole,
+                CASE WHEN r.setdatabase <> 0 THEN format(' IN DATABASE %I', current_database()) ELSE '' END) END
+  FROM pg_db_role_setting r LEFT JOIN pg_database d ON d.oid = r.setdatabase
+  WHERE r.setconfig @> '{synchronous_commit=off}' AND (r.setdatabase = 0 OR d.datname = current_database())
+    -- Otherwise the first half says it.
+    AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
+$$;
+
+-- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
+-- claims nothing.
+CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH client AS MATERIALIZED (
+    -- What kind of process it is can be hidden; those that serve no client have no database.
+    SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
+    WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), allowed AS (
+    SELECT 'server' AS subject, current_setting('max_connections')::bigint
+             - current_setting('superuser_reserved_connections')::bigint
+             - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
+           'ALTER SYSTEM SET max_connections = 200; -- and restart, or put a pooler in front' AS remedy
+    FROM client c
+    UNION ALL
+    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
+           format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
+    FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
+    WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
+    UNION ALL
+    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
+           format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
+    FROM pg_roles r JOIN client c ON c.usename = r.rolname
+    WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
+  )
+  SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
+         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
+         a.remedy
+  FROM allowed a WHERE a.used >= a.most * 0.8
+$$;
+
+-- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
+-- autovacuum waits for. The tables of streams and days of history are among them.
+CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, r.oid::regclass::text AS name, CASE c.relkind WHEN 't' THEN 'toast.' ELSE '' END AS part, c.reltuples,
+           c.reloptions
+    FROM pg_class r JOIN pg_class c ON c.oid IN (r.oid, r.reltoastrelid)
+    WHERE r.relnamespace = 'sluice'::regnamespace AND r.relkind = 'r'
+  ), stated AS (
+    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live,
+           greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at, coalesce(t.enabled, true) AS enabled,
+           coalesce(t.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
+             + coalesce(t.factor, current_setting('autovacuum_vacuum_scale_factor')::double precision)
+               * greatest(o.reltuples, 0) AS due
+    FROM own o JOIN pg_stat_all_tables s ON s.relid = o.oid CROSS JOIN LATERAL (
+      SELECT (f.options ->> 'autovacuum_enabled')::boolean AS enabled,
+             (f.options ->> 'autovacuum_vacuum_threshold')::double precision AS threshold,
+             (f.options ->> 'autovacuum_vacuum_scale_factor')::double precision AS factor
+      FROM (
+        SELECT jsonb_object_agg(p.option_name, p.option_value) AS options FROM pg_options_to_table(o.reloptions) p
+      ) f
+    ) t
+  )
+  SELECT 'vacuum.off', 'error', 'table ' || s.name,
+         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
+           s.part, s.name, s.dead),
+         format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
+  FROM stated s WHERE NOT s.enabled
+  UNION ALL
+  SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
+         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
+           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
+           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
+  FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
+$$;
+
+-- How many dead rows the tables of Sluice have, for what a held horizon costs.
+CREATE FUNCTION sluice_private.dead_rows() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('the tables of Sluice have %s dead rows, the most in %s', coalesce(sum(s.n_dead_tup), 0),
+    coalesce((array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1], 'none'))
+  FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
+$$;
+
+-- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
+-- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
+-- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
+CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH session AS MATERIALIZED (
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+      AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
+  )
+  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+         format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
+           'removed; %s',
+           s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
+           sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
+         format('SELECT pg_terminate_backend(%s);', s.pid)
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
+  UNION ALL
+  SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
+         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
+           count(*)),
+         format('GRANT pg_read_all_stats TO %I;', current_user)
+  FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
+  UNION ALL
+  SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
+         format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
+           'be removed; %s',
+           p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
+         format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
+  FROM pg_prepared_xacts p
+  WHERE p.database = current_database() AND p.prepared < sluice_private.clock() - open_for
+  UNION ALL
+  SELECT 'horizon.slot', 'warning', 'replication slot ' || r.slot_name,
+         format('It is %s, and keeps rows for a standby that were deleted up to %s transactions ago%s; %s',
+           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, age(r.xmin),
+           coalesce(', not in use for ' || sluice_private.say_age(sluice_private.clock()
+             - (to_jsonb(r) ->> 'inactive_since')::timestamptz), ''), sluice_private.dead_rows()),
+         CASE WHEN r.active THEN 'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby'
+           ELSE format('SELECT pg_drop_replication_slot(%L); -- if its standby does not come back', r.slot_name) END
+  FROM pg_replication_slots r
+  WHERE r.xmin IS NOT NULL AND (age(r.xmin) >= 10000 OR NOT r.active
+    AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
+  UNION ALL
+  SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
+         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
+           sluice_private.dead_rows()),
+         'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
+  FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000
+$$;
+
+-- The queue of notifications, which serves the whole server. Sluice stops notifying at a half, and workers find
+-- messages by their poll. It fills while a session that listens has a transaction open.
+CREATE FUNCTION sluice_private.doctor_notify(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'notify.full', CASE WHEN u.used >= 0.5 THEN 'error' ELSE 'warning' END, 'queue of notifications',
+         format('%s %% of it are in use%s', round(u.used::numeric * 100), CASE WHEN u.used >= 0.5
+           THEN ': Sluice notifies no more, and workers find messages by their poll; a full one fails every NOTIFY'
+           ELSE ': some session listens and has a transaction open' END),
+         'SELECT pid, application_name, state, xact_start FROM pg_stat_activity '
+         'WHERE state LIKE ''idle in transaction%'' ORDER BY xact_start; -- end it by SELECT pg_terminate_backend(pid);'
+  FROM (SELECT pg_notification_queue_usage() AS used) u WHERE u.used >= 0.1
+$$;

@@ -1,0 +1,136 @@
+-- What the doctor finds in workers and queues.
+
+-- Worker processes that do nothing, or differ.
+CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH worker AS MATERIALIZED (
+    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled
+    FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
+  )
+  -- A heartbeat comes at least every 30 seconds.
+  SELECT 'workers.stale', 'error', 'worker ' || w.name,
+         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
+           'or is stopped',
+           sluice_private.say_age(w.silent), w.in_flight),
+         -- What a process has written about itself must not make another command of it.
+         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
+  FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
+  UNION ALL
+  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
+         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
+           sluice_private.say_age(w.silent), w.in_flight),
+         'npx sluice work <module> # any worker notices within a minute'
+  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
+  UNION ALL
+  SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
+         format('They run different versions of the library: %s', (
+           SELECT string_agg(format('%s (%s)', v.version, v.workers), ', ' ORDER BY v.version)
+           FROM (SELECT o.version, count(*) AS workers FROM worker o WHERE o.alive GROUP BY o.version) v)),
+         'npx sluice status --json # names and versions; deploy the newest everywhere'
+  FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
+  UNION ALL
+  SELECT 'workers.pooled', 'warning', format('%s workers', count(*)),
+         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that '
+           'kills its process is not found out',
+           string_agg(w.name, ', ' ORDER BY w.name)),
+         'createSluice({ connection, directConnection })'
+  FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
+$$;
+
+-- The names of queues that have messages, at most a thousand: from each to the next in one descent of the primary key.
+CREATE FUNCTION sluice_private.names_of_queues() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE named AS (
+    (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
+    FROM named n WHERE n.queue IS NOT NULL
+  )
+  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
+$$;
+
+-- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
+-- by message_due_idx, and of the others the first 200 by message_slot_idx, which is not in the order of due times.
+CREATE FUNCTION sluice_private.oldest_due(queue text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := sluice_private.clock();
+BEGIN
+  RETURN least((
+    SELECT min(first.due_at) FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.due_at FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 1
+    ) first WHERE first.due_at <= now_at
+  ), (
+    SELECT min(first.due_at) FROM (
+      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 200
+    ) first WHERE first.due_at <= now_at
+  ));
+END
+$$;
+
+-- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
+-- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
+-- streams.
+CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
+    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
+      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
+      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
+      AND NOT sluice_private.is_of_group(q.name)
+  )
+  SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
+         format('Its oldest message has been due for %s, and no live worker consumes the queue',
+           sluice_private.say_age(sluice_private.clock() - o.since)),
+         'npx sluice work <module> # with a pipeline for it'
+  FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
+  WHERE o.since < sluice_private.clock() - interval '1 minute'
+$$;
+
+-- An error in one line, without its numbers: what failures of one kind have in common.
+CREATE FUNCTION sluice_private.kind_of_error(error text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
+$$;
+
+-- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
+-- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
+-- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
+CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE dead_name AS (
+    (SELECT d.queue FROM sluice.dead_letter d ORDER BY d.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
+    FROM dead_name n WHERE n.queue IS NOT NULL
+  ), failed AS (
+    SELECT q.name AS queue, 'retries' AS kind, sluice_private.kind_of_error(f.last_error) AS error
+    FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+      SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+        SELECT m.attempt, m.last_error FROM sluice.message m
+        WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
+      ) n
+      UNION ALL
+      (SELECT m.attempt, m.last_error FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL
+       ORDER BY m.slot, m.id LIMIT 100)
+    ) f
+    WHERE f.attempt > 0 AND f.last_error IS NOT NULL
+    UNION ALL
+    SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
+    FROM dead_name n CROSS JOIN LATERAL (
+      SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
+        d.id DESC LIMIT 1000
+    ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
+  ), alike AS (
+    SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
+    FROM failed f GROUP BY f.queue, f.kind, f.error
+  )
+  SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
+         format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),
+         CASE a.kind WHEN 'retries' THEN format('npx sluice queue pause %s # until what it needs works again', a.queue)
+           ELSE format('npx sluice dead redrive %s # when the reason has gone', a.queue) END
+  FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
+$$;

@@ -1,0 +1,198 @@
+-- What the doctor finds in keys, limits, schedules and streams, and the doctor itself.
+--
+-- Public functions: sluice.doctor.
+
+-- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200. How many wait behind it: of the next
+-- thousand messages of its slot.
+CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH closed AS (
+    SELECT s.queue, (k.value ->> 0)::bigint AS id
+    FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+    WHERE (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
+    UNION
+    SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
+      ORDER BY m.slot, m.id, m.lease LIMIT 200
+    ) m
+  )
+  SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
+         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
+           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - f.since), coalesce((
+             SELECT format(', with %s messages behind it', count(*)) FROM (
+               SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
+               ORDER BY b.id LIMIT 1000
+             ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
+           coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
+         format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
+  FROM closed c JOIN sluice.message m ON m.queue = c.queue AND m.id = c.id AND m.attempt > 0
+  CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
+  WHERE f.since < sluice_private.clock() - interval '1 hour'
+$$;
+
+-- Queues that have as many messages in flight as they may, all of them for longer than open_for, while others are due.
+CREATE FUNCTION sluice_private.doctor_limits(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT f.queue, f.id, min(f.claimed_at) AS since, min(coalesce(f.worker, 'claim ' || f.claim)) AS holder
+    FROM sluice.in_flight f JOIN sluice.queue q ON q.queue = f.queue AND q.concurrency IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
+  )
+  SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
+         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
+           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
+           q.queue, q.concurrency * 2)
+  FROM sluice.queue q CROSS JOIN LATERAL (
+    SELECT count(*) AS messages, max(o.since) AS since, (array_agg(o.id ORDER BY o.since))[1] AS id,
+           (array_agg(o.holder ORDER BY o.since))[1] AS holder
+    FROM held o WHERE o.queue = q.queue AND o.since < sluice_private.clock() - open_for
+  ) h
+  WHERE h.messages >= q.concurrency AND EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT q.concurrency + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
+  )
+$$;
+
+-- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
+CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'messages.crashing', 'warning', format('queue %s, message %s', c.queue, c.message_id),
+         format('%s workers died or hung while they had it, the last one, %s, %s ago', count(*),
+           (array_agg(c.worker ORDER BY c.crashed_at DESC))[1],
+           sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
+         format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
+  FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
+  ORDER BY count(*) DESC LIMIT 10
+$$;
+
+-- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
+-- at least once a minute for schedules, and makes a pass of maintenance every five by default.
+CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
+         format('No worker can enqueue its next message: %s', left(s.error, 300)),
+         format('npx sluice schedule get %s', s.name)
+  FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
+  UNION ALL
+  SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
+         format('Its next message should have been enqueued %s ago, and no worker has done it',
+           sluice_private.say_age(sluice_private.clock() - s.next_at)),
+         'npx sluice work <module> # any running worker enqueues what is due'
+  FROM sluice.schedule s
+  WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
+  UNION ALL
+  SELECT 'maintenance.late', 'warning', 'maintenance',
+         format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
+           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
+             ELSE 'never' END),
+         'npx sluice maintain # and see maintenanceInterval of the workers'
+  FROM sluice.maintenance m
+  WHERE m.begun_at < sluice_private.clock() - interval '1 hour'
+    AND EXISTS (
+      SELECT FROM sluice.workers w WHERE w.alive AND w.started_at < sluice_private.clock() - interval '1 hour'
+    )
+$$;
+
+-- Groups that do not read, and why; streams whose open appends hold groups back; and segments that groups keep although
+-- they are old enough, or the stream large enough, for them to go.
+CREATE FUNCTION sluice_private.doctor_streams(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH part AS MATERIALIZED (
+    SELECT r.stream, r.name, r.partition, r.next_position, r.next_appended_at, r.held_until, r.last_error
+    FROM sluice_private.read_group_partitions(NULL, NULL, 1) r
+  ), unread AS (
+    SELECT p.stream, p.name, count(*) AS partitions, min(p.next_appended_at) AS since FROM part p
+    WHERE p.next_position IS NOT NULL GROUP BY p.stream, p.name
+  ), kept AS (
+    SELECT s.stream, g.closed_at, (
+      SELECT string_agg(o.name, ', ' ORDER BY o.name) FROM sluice.stream_group o
+      WHERE o.stream = s.stream AND sluice_private.pins(s, o)
+        AND (sluice_private.unread_in('event_' || s.id, o.id, s.trimmed_to, g.first + 999999999)).first IS NOT NULL
+    ) AS groups
+    FROM sluice.stream s CROSS JOIN LATERAL (
+      SELECT o.first, o.closed_at FROM sluice.segment o
+      WHERE o.stream_id = s.id AND o.closed_at IS NOT NULL AND o.dropping_at IS NULL ORDER BY o.first LIMIT 1
+    ) g
+    WHERE g.closed_at < sluice_private.clock() - s.retain_ms * interval '1 millisecond' OR s.retain_bytes < (
+      SELECT sum(sluice_private.segment_bytes(b.stream_id, b.first)) FROM sluice.segment b
+      WHERE b.stream_id = s.id AND b.dropping_at IS NULL
+    )
+  )
+  SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
+         format('It waits for event %s, which has failed for good: %s', p.next_position,
+           coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
+         format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
+           p.partition, p.stream, p.name, p.next_position)
+  FROM part p WHERE p.held_until = 'infinity'
+  UNION ALL
+  SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
+         format('It has unread events in %s partitions, the oldest for %s, and no live worker reads them', u.partitions,
+           sluice_private.say_age(sluice_private.clock() - u.since)),
+         'npx sluice work <module> # with a pipeline for it'
+  FROM unread u
+  WHERE u.since < sluice_private.clock() - interval '1 minute'
+    AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))
+    AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = u.stream || ':' || u.name AND q.paused_at IS NOT NULL)
+  UNION ALL
+  SELECT 'groups.lost', 'error', format('group %s of stream %s', g.name, g.stream),
+         format('Retention has removed the events %s to %s, which it had not read: it reads nothing until it is moved',
+           g.lost_from, g.lost_to),
+         format('npx sluice group seek %s %s --to start', g.stream, g.name)
+  FROM sluice.stream_group g WHERE g.lost_from IS NOT NULL
+  UNION ALL
+  SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
+         format('A transaction that has appended has been open for %s, in process %s: groups do not read the events '
+           'after it', sluice_private.say_age(sluice_private.clock() - r.open_since), r.open_pid),
+         format('SELECT pg_terminate_backend(%s);', r.open_pid)
+  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r
+  WHERE r.open_since < sluice_private.clock() - open_for
+  UNION ALL
+  SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
+         format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
+           sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
+         format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
+  FROM kept k WHERE k.groups IS NOT NULL
+$$;
+
+CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
+RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET lock_timeout = '1s' SET jit = off AS $$
+DECLARE
+  of_catalog text[] := '{schema,owner,settings,connections}';
+  of_rows text[] := '{vacuum,horizon,notify,workers,consumers,failures,keys,limits,crashes,schedules,streams}';
+  part text;
+BEGIN
+  IF open_for IS NULL THEN
+    RAISE EXCEPTION 'open_for: expected a time, received NULL' USING ERRCODE = '22023',
+      HINT = 'For example interval ''5 minutes''.';
+  END IF;
+  PERFORM sluice_private.check_time('open_for', open_for, 'For example interval ''5 minutes''.');
+  IF pg_is_in_recovery() THEN
+    of_rows := '{}';
+    RETURN QUERY SELECT 'server.standby', 'unknown', 'server',
+      'This is a standby, which does not see the locks and the statistics of its primary: workers, queues, vacuum and '
+      'the horizon were not looked at',
+      'npx sluice doctor --database-url <the primary>';
+  END IF;
+  FOREACH part IN ARRAY of_catalog || of_rows LOOP
+    -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
+    BEGIN
+      RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
+    EXCEPTION WHEN OTHERS THEN
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+        format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
+    END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sluice.doctor IS
+  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
+  'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
+  'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';

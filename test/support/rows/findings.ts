@@ -1,0 +1,28 @@
+import type { Finding } from '../../../src/table/operate/doctor.ts'
+import type { TestDatabase } from '../servers/database.ts'
+
+/** What test servers are started with, because nothing on them outlives a crash. */
+const OF_TEST_SERVERS = ['settings.fsync', 'settings.full_page_writes']
+
+/**
+ * What sluice.doctor finds in a database, but for the settings of test servers.
+ *
+ * @param openFor the interval for which a transaction may be open.
+ */
+export async function findingsOf(database: Pick<TestDatabase, 'sql'>, openFor = '5 minutes'): Promise<Finding[]> {
+  const rows = await database.sql<Finding & { readonly check: string }>(
+    'SELECT d.check, d.severity, d.subject, d.finding, d.remedy FROM sluice.doctor($1::interval) d',
+    [openFor],
+  )
+  return rows.filter(({ check }) => !OF_TEST_SERVERS.includes(check))
+}
+
+/** Those of some checks: of `queues.no_worker`, or of all of `horizon`. */
+export async function found(
+  database: Pick<TestDatabase, 'sql'>,
+  check: string,
+  openFor?: string,
+): Promise<readonly Finding[]> {
+  const findings = await findingsOf(database, openFor)
+  return findings.filter((finding) => finding.check === check || finding.check.startsWith(`${check}.`))
+}
