@@ -113,6 +113,7 @@ export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/chang
 export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
 export type { Finding } from './table/operate/doctor.ts'
+export type { Explanation, Reason, ReasonWord } from './table/operate/explanations.ts'
 export type { Failure } from './table/operate/failures.ts'
 export type { CompletedMessage, HistoryPage } from './table/operate/history.ts'
 export type { KnownMessage } from './table/operate/known-message.ts'

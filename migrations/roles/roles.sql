@@ -132,6 +132,13 @@ BEGIN
     sluice.stream_positions, sluice_private.event_partition, sluice_private.read_events, sluice.events,
     sluice_private.next_position TO sluice_reader, sluice_operator, sluice_admin;
 
+  -- Explains. What is read has the rights of the schema's owner, and what is told of sessions those of who asks.
+  GRANT EXECUTE ON FUNCTION sluice.explain, sluice.explain_queue, sluice.explain_event, sluice.explain_schedule,
+    sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
+    sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
+    sluice_private.session_words, sluice_private.span_words, sluice_private.ms_words, sluice_private.quoted
+    TO sluice_reader, sluice_operator, sluice_admin;
+
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
   -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
   -- owner; a redrive by statement would need the right to insert any message.

@@ -8,6 +8,7 @@ import { addDashboard } from './commands/dashboard.ts'
 import { addDead } from './commands/dead.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEnqueue } from './commands/enqueue.ts'
+import { addExplain } from './commands/explain.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
 import { addMaintain } from './commands/maintain.ts'
@@ -45,6 +46,7 @@ const COMMANDS = [
   addRoles,
   addStatus,
   addDoctor,
+  addExplain,
   addEnqueue,
   addPeek,
   addMessage,
@@ -96,6 +98,7 @@ Examples:
   $ sluice status                   the queues, the workers, and what needs attention
   $ sluice doctor                   what is wrong with this installation, and what helps
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
+  $ sluice explain orders 42        why a message is not running
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue
   $ sluice message status orders 42 the state of one message

@@ -1,6 +1,7 @@
 import { integerWithin } from '../basics/options.ts'
 import type { QueueName } from '../queues.ts'
 import { checkGroupName, groupQueue, type StreamDefinitions } from '../streams.ts'
+import { type Explanation, explainEvent } from '../table/operate/explanations.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import type { Execute } from '../table/statement.ts'
 import {
@@ -145,6 +146,19 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
     const at = integerWithin('groups.messageOf.position', position, 1, Number.MAX_SAFE_INTEGER)
     const queue = groupQueue({ stream: streamName, group: groupName })
     return this.#operations.count((execute) => readEventMessage(execute, queue, at))
+  }
+
+  /**
+   * Explains why a group has not handled an event, or how it ended: the main reason and the others.
+   *
+   * @param position the event's position in the stream, from 1.
+   * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
+   *
+   * @example const { headline } = await sluice.groups.explain('orders', 'billing', 4711)
+   */
+  async explain(stream: QueueName<Definitions>, group: string, position: number): Promise<Explanation> {
+    const at = integerWithin('groups.explain.position', position, 1, Number.MAX_SAFE_INTEGER)
+    return this.#of(stream, group, 'count', (execute, ...names) => explainEvent(execute, ...names, at))
   }
 
   /**

@@ -18,6 +18,7 @@ import {
   rescheduleMessage,
   runMessageNow,
 } from '../table/operate/change-message.ts'
+import { type Explanation, explainMessage } from '../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
@@ -72,6 +73,24 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     const name = this.#operations.queue(queue)
     const message = readWhich('messages.status', which)
     return this.#operations.read((execute) => readKnownMessage(execute, name, message))
+  }
+
+  /**
+   * Explains why a message is not running, by its id or its dedupe key: the main reason and the others, each with the
+   * command that changes it. With a dedupe key: who has it, until when, and why that message is not running. It locks
+   * nothing, and reads the first thousand of a backlog at most.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example
+   * const { headline } = await sluice.operate.messages.explain('emails', '4711')
+   * console.log(headline.explanation, headline.remedy)
+   */
+  async explain(queue: QueueName<Definitions>, which: WhichMessage): Promise<Explanation> {
+    const name = this.#operations.queue(queue)
+    const message = readWhich('messages.explain', which)
+    return this.#operations.read((execute) => explainMessage(execute, name, message))
   }
 
   /**

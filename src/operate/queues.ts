@@ -1,5 +1,6 @@
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
+import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
@@ -59,6 +60,19 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   async limits(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly LimitStatus[]> {
     const queue = this.#only('queues.limits', options)
     return this.#operations.count((execute) => readLimits(execute, queue))
+  }
+
+  /**
+   * Explains why nothing moves in a queue, or says what moves: the main reason and the others. It looks at the first
+   * messages of each priority, ordering slot and tenant, and counts no backlog.
+   *
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { headline, others } = await sluice.operate.queues.explain('emails')
+   */
+  async explain(queue: QueueName<Definitions>): Promise<Explanation> {
+    const name = this.#operations.queue(queue)
+    return this.#operations.read((execute) => explainQueue(execute, name))
   }
 
   /**

@@ -10,6 +10,7 @@ import { checkScheduleName, readDefinition, type ScheduleDefinition } from '../s
 import type { Times } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
 import type { Alphabet } from '../session/alphabet.ts'
+import { type Explanation, explainSchedule } from '../table/operate/explanations.ts'
 import { readClockUs } from '../table/operate/instants.ts'
 import { readSchedules, type ScheduleStatus } from '../table/operate/schedule-status.ts'
 import {
@@ -108,6 +109,19 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     const match = { queue: null, name: checkScheduleName(name), limit: 1 }
     const [found] = await this.#operations.count((execute) => readSchedules(execute, match))
     return found
+  }
+
+  /**
+   * Explains why a schedule has not enqueued a message, and what it has done: the main reason and the others. One that does
+   * not exist has the reason `not_found`.
+   *
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { headline } = await sluice.schedules.explain('nightly')
+   */
+  async explain(name: string): Promise<Explanation> {
+    const checked = checkScheduleName(name)
+    return this.#operations.read((execute) => explainSchedule(execute, checked))
   }
 
   /**

@@ -1,0 +1,281 @@
+-- Explains a queue: why does nothing move here?
+--
+-- Public functions: sluice.explain_queue.
+
+-- The first messages without a key, up to 20 of each priority, by message_due_idx.
+CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
+RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
+         (locks ->> m.xmax::text)::integer
+  FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
+    WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
+    ORDER BY m.due_at, m.id LIMIT 20
+  ) m
+$$;
+
+-- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
+-- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
+-- held: all that are due wait for another message of their keys; first_id is such a message.
+CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
+  slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
+)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found (slot) AS (
+    (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
+     ORDER BY m.slot, m.id LIMIT 1)
+    UNION ALL
+    SELECT n.slot FROM found f CROSS JOIN LATERAL (
+      SELECT m.slot FROM sluice.message m
+      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND (m.slot, m.id) > (f.slot, 9223372036854775807)
+      ORDER BY m.slot, m.id LIMIT 1
+    ) n
+  )
+  SELECT f.slot, l.holder, w.due, w.held, w.due_at, w.next_at, w.first_id
+  FROM found f
+  LEFT JOIN LATERAL (
+    SELECT s.held, (locks ->> s.xmax::text)::integer AS holder FROM sluice.slot s
+    WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
+  ) l ON true
+  CROSS JOIN LATERAL (
+    SELECT jsonb_object_agg(c.ordering_key, c.id) AS keys FROM (
+      SELECT m.ordering_key, min(m.id) AS id FROM (
+        SELECT m.ordering_key, m.id FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.slot >= f.slot
+          AND m.slot <= f.slot
+        ORDER BY m.slot, m.id, m.lease LIMIT 20
+      ) m GROUP BY m.ordering_key
+    ) c
+  ) closed
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due,
+           count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NOT NULL) AS held,
+           min(m.due_at) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due_at,
+           min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_at,
+           min(h.by_id) FILTER (WHERE m.due_at <= c.now) AS first_id
+    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
+      SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease FROM sluice.message m
+      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
+      ORDER BY m.slot, m.id LIMIT 20
+    ) m
+    CROSS JOIN LATERAL (
+      SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+        THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id) AS by_id
+    ) h
+  ) w
+$$;
+
+-- What workers and claims have in hand of the queue, by their records.
+CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since,
+           (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
+    FROM (
+      SELECT cardinality(b.message_ids) AS messages, b.claimed_at, 'worker ' || sluice_private.quoted(w.name) AS holder
+      FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
+      WHERE b.queue = why_in_hand.queue AND w.alive
+      UNION ALL
+      SELECT cardinality(c.message_ids), c.claimed_at, 'claim ' || c.id FROM (
+        SELECT c.* FROM sluice.claim c WHERE c.queue = why_in_hand.queue AND c.expires_at > clock_timestamp()
+        ORDER BY c.expires_at DESC LIMIT 1000
+      ) c
+    ) h
+  ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
+    format('Workers and claims have taken %s that may be in flight: the oldest is with %s, for %s.',
+      sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
+    since => t.since, details => jsonb_build_object('messages', t.messages, 'holder', t.holder),
+    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ''' || queue || ''' ORDER BY claimed_at;') s
+  WHERE t.messages > 0
+$$;
+
+-- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found (tenant) AS (
+    (SELECT m.tenant::text FROM sluice.queue q CROSS JOIN LATERAL (
+       SELECT m.tenant FROM sluice.message m WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL
+       ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+     ) m
+     WHERE q.queue = why_tenants_wait.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL))
+    UNION ALL
+    SELECT n.tenant::text FROM found f CROSS JOIN LATERAL (
+      SELECT m.tenant FROM sluice.message m
+      WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL AND m.tenant > f.tenant
+      ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+    ) n
+  )
+  SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
+    SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
+    UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
+  ) r LIMIT 3
+$$;
+
+-- Nothing is there. A queue that nothing knows may be a typing mistake.
+CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50);
+  nearest text := sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k));
+BEGIN
+  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
+    RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
+  ELSE
+    RETURN NEXT sluice_private.say('unknown_queue',
+      format('Queue "%s" has no message, no settings and no worker.', queue)
+      || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
+      remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+END
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others.
+CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  heads record;
+  slots record;
+  free bigint;
+  next_at timestamptz;
+BEGIN
+  SELECT count(*) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS free,
+         min(n.due_at) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS due_at,
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased) AS next_at,
+         count(*) FILTER (WHERE n.expired AND n.holder IS NULL) AS expired,
+         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked,
+         (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
+         min(n.id) FILTER (WHERE n.holder IS NOT NULL) AS locked_id
+  INTO heads FROM sluice_private.next_unkeyed(queue, locks) n;
+  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free,
+         min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at, min(s.next_at) AS next_at,
+         count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
+         count(*) FILTER (WHERE s.held > 0) AS held, min(s.first_id) FILTER (WHERE s.held > 0) AS first_id,
+         (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1] AS pid
+  INTO slots FROM sluice_private.look_at_slots(queue, locks) s;
+  free := heads.free + slots.free;
+  next_at := least(heads.next_at, slots.next_at);
+  IF free > 0 THEN
+    RETURN NEXT sluice_private.say('due_now',
+      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
+        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
+        sluice_private.span_words(least(heads.due_at, slots.due_at))),
+      since => least(heads.due_at, slots.due_at), details => jsonb_build_object('due', free));
+  END IF;
+  IF heads.locked > 0 THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('%s among the first locked: message %s.', sluice_private.counted(heads.locked, 'message')
+        || CASE heads.locked WHEN 1 THEN ' is' ELSE ' are' END, heads.locked_id),
+      details => jsonb_build_object('locked', heads.locked, 'message', heads.locked_id::text),
+      remedy => format('npx sluice explain %s %s', queue, heads.locked_id), pid => heads.pid);
+  END IF;
+  IF slots.held > 0 THEN
+    RETURN NEXT sluice_private.say('held',
+      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
+        sluice_private.counted(slots.held, 'slot'), slots.first_id),
+      details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
+      remedy => format('npx sluice explain %s %s', queue, slots.first_id));
+  END IF;
+  IF slots.busy > 0 THEN
+    RETURN NEXT sluice_private.say('slot_busy',
+      format('Batches have %s of ordering keys in hand.', sluice_private.counted(slots.busy, 'slot')),
+      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
+  IF heads.expired > 0 THEN
+    RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
+      sluice_private.counted(heads.expired, 'message')), details => jsonb_build_object('count', heads.expired),
+      remedy => 'npx sluice maintain');
+  END IF;
+  IF free = 0 AND next_at IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('scheduled',
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)),
+      until => next_at);
+  END IF;
+END
+$$;
+
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each
+-- partition is three descents, and counts 1,000 index entries at most.
+CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  g sluice.stream_group := sluice_private.find_group(split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  part record;
+  waits sluice_private.reason[] := '{}';
+  opened sluice_private.reason[] := '{}';
+  unread bigint := 0;
+  oldest timestamptz;
+BEGIN
+  FOR part IN SELECT p.* FROM sluice_private.read_group_partitions(g.stream, g.name, 1000) p LOOP
+    unread := unread + part.unread;
+    oldest := least(oldest, part.next_appended_at);
+    waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
+  END LOOP;
+  RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
+  RETURN QUERY SELECT * FROM unnest(waits[1:5]);
+  RETURN QUERY SELECT * FROM unnest(opened[1:3]);
+  RETURN NEXT CASE WHEN unread > 0
+    THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
+      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      details => jsonb_build_object('unread', unread))
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+END
+$$;
+
+-- All reasons of a queue, the headline first.
+CREATE FUNCTION sluice_private.queue_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_nestloop = on SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  locks jsonb := sluice_private.row_locks();
+  dead bigint;
+  of_group boolean := sluice_private.is_of_group(queue);
+  has_messages boolean := EXISTS (SELECT FROM (
+    SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
+  IF has_messages OR of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+  END IF;
+  IF of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+  END IF;
+  IF has_messages THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
+    RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
+    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
+  ELSIF NOT of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
+  END IF;
+  SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
+  IF dead > 0 THEN
+    RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
+      THEN 'More than 1,000 dead letters are' WHEN dead = 1 THEN '1 dead letter is'
+      ELSE dead || ' dead letters are' END),
+      details => jsonb_build_object('count', least(dead, 1000)), remedy => format('npx sluice dead list %s', queue));
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
+    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
+  )) s
+$$;
+COMMENT ON FUNCTION sluice.explain_queue IS
+  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
+  'the first messages of each priority, slot and tenant, and counts no backlog.';

@@ -1,0 +1,71 @@
+import type { Command } from 'commander'
+import type { Explanation, Operate } from '../../index.ts'
+import { operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
+import { CommandRefusal } from '../report-error.ts'
+import { formatExplanation } from '../show/explanation.ts'
+import { MESSAGE_ID } from '../which-message.ts'
+
+interface ExplainOptions extends JsonOptions {
+  readonly dedupeKey?: string
+  readonly schedule?: string
+}
+
+/** `sluice explain` */
+export function addExplain(program: Command): void {
+  program
+    .command('explain')
+    .description('Explain why a message is not running, or why nothing moves in a queue.')
+    .argument('[queue]', 'the queue; of a group <stream>:<group>', parse.queue)
+    .argument('[id]', MESSAGE_ID, parse.id)
+    .option('-k, --dedupe-key <key>', 'a dedupe key, instead of the id: who has it, and until when')
+    .option('--schedule <name>', 'a schedule, instead of a queue: why it has not enqueued a message')
+    .option('--json', 'print a JSON object')
+    .addHelpText('after', EXAMPLES)
+    .action(showExplanation)
+}
+
+async function showExplanation(
+  queue: string | undefined,
+  id: string | undefined,
+  { dedupeKey, schedule, json }: ExplainOptions,
+  command: Command,
+): Promise<void> {
+  if ((queue === undefined) === (schedule === undefined))
+    command.error(`error: expected a queue or --schedule, received ${queue === undefined ? 'neither' : 'both'}`)
+  if (id !== undefined && dedupeKey !== undefined)
+    command.error('error: expected the id of a message or --dedupe-key, received both')
+  const explanation = await operating(command, (operate) => {
+    if (schedule !== undefined) return operate.schedules.explain(schedule)
+    return explain(operate, queue ?? '', id, dedupeKey)
+  })
+  if (json) printJson(explanation)
+  else print(formatExplanation(explanation, stdoutView()))
+}
+
+function explain(
+  operate: Operate,
+  queue: string,
+  id: string | undefined,
+  dedupeKey: string | undefined,
+): Promise<Explanation> {
+  if (dedupeKey !== undefined) return operate.messages.explain(queue, { dedupeKey })
+  if (id === undefined) return operate.queues.explain(queue)
+  const [stream = '', position] = id.split('/')
+  if (position === undefined) return operate.messages.explain(queue, id)
+  if (queue.startsWith(`${stream}:`))
+    return operate.groups.explain(stream, queue.slice(stream.length + 1), Number(position))
+  throw new CommandRefusal(`${id} is an event: name its group, as in sluice explain ${stream}:billing ${id}.`)
+}
+
+const EXAMPLES = `
+The first reason is the main one. Below each reason is a command that changes it, if there is one.
+
+Examples:
+  $ sluice explain orders 42
+  $ sluice explain orders
+  $ sluice explain orders --dedupe-key 'invoice 17'
+  $ sluice explain orders:billing orders/7
+  $ sluice explain --schedule nightly
+  $ sluice explain orders 42 --json | jq -r .headline.reason`
