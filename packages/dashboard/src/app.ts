@@ -27,20 +27,23 @@ type Request = HonoContext<Bound>
 export function createApp(sluice: Sluice, { basePath, mask, origin }: Resolved): Hono<Bound> {
   const paths = new Paths(basePath)
   const findings = new Snapshot(() => readFindings(sluice.operate))
+  const doctor = new Snapshot(() => sluice.operate.doctor())
   const contextOf = ({ req, env }: Request): Context => ({
     operate: sluice.operate,
     viewer: env.viewer,
     paths,
     findings,
+    doctor,
     mask,
     param: (name) => req.param(name) ?? '',
     query: new URL(req.url).searchParams,
   })
+  const acting = (context: Context): Context => ({ ...context, operate: sluice.operate.by(context.viewer.user) })
   const app = new Hono<Bound>({ strict: false })
   const mounted = basePath === '' ? app : app.basePath(basePath)
   mounted.get('/assets/:name', ({ req }) => fileAnswer(req.param('name')))
   for (const [path, page] of PAGES) mounted.get(path, (c) => show(c, page, contextOf(c)))
-  for (const [path, action] of ACTIONS) mounted.post(path, (c) => act(c, action, contextOf(c), origin))
+  for (const [path, action] of ACTIONS) mounted.post(path, (c) => act(c, action, acting(contextOf(c)), origin))
   app.all('*', ({ req }) => {
     throw nothingHere(req.method, basePath)
   })

@@ -1,4 +1,4 @@
-import type { Operate } from 'sluice'
+import type { Finding, Operate } from 'sluice'
 import type { Viewer } from './options.ts'
 import type { Paths, Place } from './paths.ts'
 import type { Findings } from './read/findings.ts'
@@ -8,10 +8,12 @@ import type { Mask } from './view/json.ts'
 
 /** What a page and an action are given. */
 export interface Context {
+  /** In an action, in the name of the viewer. */
   readonly operate: Operate
   readonly viewer: Viewer
   readonly paths: Paths
   readonly findings: Snapshot<Findings>
+  readonly doctor: Snapshot<readonly Finding[]>
   readonly mask: Mask
   /** The parameters of the path. */
   readonly param: (name: string) => string

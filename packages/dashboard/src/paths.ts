@@ -1,5 +1,5 @@
 /** The pages that the navigation lists. */
-export type Place = 'overview' | 'dead' | 'workers' | 'schedules' | 'streams'
+export type Place = 'overview' | 'dead' | 'workers' | 'schedules' | 'streams' | 'doctor' | 'audit'
 
 /** The paths of all pages, under the base path. */
 export class Paths {
@@ -29,6 +29,10 @@ export class Paths {
 
   dead(query: Query = {}): string {
     return `${this.#base}/dead${search(query)}`
+  }
+
+  audit(query: Query = {}): string {
+    return `${this.#base}/audit${search(query)}`
   }
 
   schedule(name: string): string {

@@ -22,8 +22,13 @@ const REFUSED = 'authorize of this page has not let this request in.'
 
 function isViewer(value: unknown): value is Viewer {
   if (typeof value !== 'object' || value === null || !('user' in value && 'may' in value)) return false
-  return typeof value.user === 'string' && value.user !== '' && (value.may === 'read' || value.may === 'act')
+  const { user } = value
+  if (typeof user !== 'string' || user === '' || user.length > MOST_CHARACTERS) return false
+  return value.may === 'read' || value.may === 'act'
 }
+
+/** As long as a name in the audit may be. */
+const MOST_CHARACTERS = 200
 
 /** Not by its class: frameworks have their own. */
 function isResponse(value: unknown): value is Response {

@@ -1,6 +1,7 @@
 import type { CompletedMessage, DeadLetter, Failure, MessageStatus, StoredMessage } from 'sluice'
 import { Refusal } from '../access/refusal.ts'
 import type { Context, Page } from '../page.ts'
+import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { shownJson, withoutPasswords } from '../view/json.ts'
 import { badge, dueAt, facts, instant, link, NONE, section } from '../view/parts.ts'
@@ -16,6 +17,7 @@ export const messagePage: Page = async (context) => {
   const { stored, state, pairs, failures, actions } = found ?? (await gone(queue, id, context))
   const body = html`<p class="crumbs">${link(context.paths.queue(queue), queue)}</p>
     <div id="head" class="page-head"><h1>Message ${id}</h1> ${state}${context.viewer.may === 'act' ? actions : NOTHING}</div>
+    ${explanationPart('Why', await context.operate.messages.explain(queue, id))}
     ${section('facts', 'Facts', facts(pairs))}
     ${failures.length === 0 ? NOTHING : section('failures', 'Failures', failureList(failures))}
     ${stored === null ? NOTHING : contentOf(stored, context)}`
@@ -155,7 +157,7 @@ function contentOf({ payloadJson, headersJson }: StoredMessage, { mask }: Contex
 function content(label: string, text: string): Html {
   const isCut = text.length > MOST_CHARACTERS
   const note = html`<p class="note">The first ${number(MOST_CHARACTERS)} of ${number(text.length)} characters.</p>`
-  return html`<pre class="json" tabindex="0" role="region" aria-label="${`${label}, as JSON`}">${text.slice(0, MOST_CHARACTERS)}</pre>${isCut ? note : NOTHING}`
+  return html`<pre class="json" tabindex="0" role="group" aria-label="${`${label}, as JSON`}">${text.slice(0, MOST_CHARACTERS)}</pre>${isCut ? note : NOTHING}`
 }
 
 const MOST_CHARACTERS = 100_000

@@ -1,5 +1,7 @@
 import type { Page } from '../page.ts'
+import { auditPage } from './audit.ts'
 import { deadLettersPage } from './dead-letters.ts'
+import { doctorPage } from './doctor.ts'
 import { groupPage } from './group.ts'
 import { messagePage } from './message.ts'
 import { overviewPage } from './overview.ts'
@@ -15,6 +17,8 @@ export const PAGES: readonly (readonly [path: string, page: Page])[] = [
   ['/queues/:queue/messages/:id', messagePage],
   ['/dead', deadLettersPage],
   ['/workers', workersPage],
+  ['/doctor', doctorPage],
+  ['/audit', auditPage],
   ['/schedules', schedulesPage],
   ['/streams', streamsPage],
   ['/streams/:stream/groups/:group', groupPage],

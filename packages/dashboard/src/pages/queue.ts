@@ -3,6 +3,7 @@ import type { Context, Page } from '../page.ts'
 import type { Findings } from '../read/findings.ts'
 import { type Held, readHeldKeys } from '../read/held-keys.ts'
 import { countsBar, countsNote, countsTiles } from '../view/counts.ts'
+import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { badge, count, dueAt, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
@@ -21,6 +22,7 @@ export const queuePage: Page = async (context) => {
     ${pauseSentence(settings, snapped.value)}
     ${countsNote(snapped)}
     ${snapped.value === undefined ? NOTHING : section('totals', 'Messages by state', totals(status))}
+    ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
     ${settingsPart(settings)}
     ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}
     ${workersPart(snapped.value?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}

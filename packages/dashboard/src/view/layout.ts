@@ -55,6 +55,8 @@ const PLACES: readonly (readonly [Place, string])[] = [
   ['workers', 'Workers'],
   ['schedules', 'Schedules'],
   ['streams', 'Streams'],
+  ['doctor', 'Doctor'],
+  ['audit', 'Audit'],
 ]
 
 function navigation({ paths, place }: Frame): Html {

@@ -19,7 +19,7 @@ export function table<Row>(
   ifEmpty: unknown,
 ): Html {
   if (rows.length === 0) return empty(ifEmpty)
-  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0"><table>
+  return html`<div class="scroll" role="group" aria-label="${label}" tabindex="0"><table>
     <thead><tr>${columns.map((column) => html`<th scope="col" class="${classOf(column)}">${column.title}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row) => html`<tr>${columns.map((column) => html`<td class="${classOf(column)}">${column.cell(row)}</td>`)}</tr>`,
