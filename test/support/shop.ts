@@ -1,5 +1,6 @@
 import type { Sluice } from '../../src/sluice.ts'
 import { put } from './sluice.ts'
+import { waitFor } from './wait.ts'
 
 /** What there is to see in a shop on a bad day, and where. */
 export interface Shop {
@@ -26,6 +27,7 @@ export async function fillShop(sluice: Sluice, word = ''): Promise<Shop> {
   await sluice.operate.schedules.set('clean-up', { every: '15m', queue: 'reports', payload: word })
   await sluice.operate.schedules.pause('clean-up', { by: `bob${word}`, reason: `until the disk is larger${word}` })
   await fillStream(sluice, word)
+  await work(sluice, word)
   return {
     pages: [
       ['overview', '/'],
@@ -98,6 +100,16 @@ async function fillStream(sluice: Sluice, word: string): Promise<void> {
   }
   const fail = () => Promise.reject(new Error(`No account for the customer${word}`))
   await sluice.pipeline('shop', { group: 'billing', maxAttempts: 1 }).handle(fail).runOnce()
+}
+
+/** A worker has two messages in flight until it is stopped. */
+async function work(sluice: Sluice, word: string): Promise<void> {
+  await put(sluice, 'thumbnails', [1, 2, 3, 4, 5], { type: typeOf('image.added', word) })
+  const pipeline = sluice.pipeline('thumbnails', { concurrency: 2, batchSize: 1 })
+  const untilStopped = (signal: AbortSignal) =>
+    new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  pipeline.handle((_, { signal }) => untilStopped(signal)).start()
+  await waitFor(async () => (await sluice.operate.workers.inFlight()).length === 2, { what: 'two messages in flight' })
 }
 
 /** Types have no spaces, and at most 255 bytes. */

@@ -50,7 +50,7 @@ export const DONE = {
   rescheduled: 'Rescheduled.',
   due: 'The message is due now.',
   refused: 'The message does not wait any more. Nothing was changed.',
-  busy: 'A batch has the key of this message in hand. Nothing was changed: try again.',
+  busy: 'A batch has locked the key of this message. Nothing was changed: try again.',
   redriven: 'put back into their queues.',
   deleted: 'deleted for good.',
   ran: 'A message was enqueued.',

@@ -9,7 +9,7 @@ export const cancelMessage: Action = {
   ask: (context) =>
     asked(context, {
       title: 'Cancel',
-      text: html`<p>A waiting message is removed for good. If a handler has it in hand, its signal aborts, and what it writes through
+      text: html`<p>A waiting message is removed for good. If it is in flight, the signal of its handler aborts, and what it writes through
         Sluice is rolled back.</p>`,
       button: 'Cancel message',
       isDangerous: true,

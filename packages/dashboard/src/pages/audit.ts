@@ -15,7 +15,7 @@ export const auditPage: Page = async ({ operate, query, paths }) => {
   // What is no action is refused by a sentence that names the actions.
   const filter = { ...fields, action: fields.action as AuditAction | undefined, limit: PAGE, after }
   const { actions, next } = await operate.audit.list(filter)
-  const list = table('Actions', columnsOf(paths), actions, 'Nobody has done anything that is noted.')
+  const list = table('Actions', columnsOf(paths), actions, 'No action is noted.')
   const pages = pager(
     after !== null,
     paths.audit(fields),

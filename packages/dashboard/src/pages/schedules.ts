@@ -41,10 +41,13 @@ function columnsOf({ paths, viewer }: Context): readonly Column<ScheduleStatus>[
 }
 
 function nameOf({ name, paused, error }: ScheduleStatus): Html {
-  const by = paused?.by == null ? '' : ` by ${paused.by}`
-  const why = paused?.reason == null ? '' : `: ${paused.reason}`
-  return html`${name} ${paused === null ? NOTHING : html`${badge('paused', 'warn')}<div class="note">paused${oneLine(`${by}${why}`)}</div>`}
+  return html`${name} ${paused === null ? NOTHING : html`${badge('paused', 'warn')}<div class="note">${pauseText(paused)}</div>`}
     ${error === null ? NOTHING : html`${badge('fails', 'bad')}<div class="note">${withoutPasswords(oneLine(error))}</div>`}`
+}
+
+/** 'by bob: until the disk is larger' */
+function pauseText({ by, reason }: NonNullable<ScheduleStatus['paused']>): string {
+  return oneLine([by === null ? [] : `by ${by}`, reason ?? []].flat().join(': '))
 }
 
 function when({ cron, everyMs, zone }: ScheduleStatus): Html {

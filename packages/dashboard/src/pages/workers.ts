@@ -5,14 +5,14 @@ import { badge, count, instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
 import { age, number } from '../view/text.ts'
 
-/** Worker processes, and what each has in hand. */
+/** Worker processes, and what each has in flight. */
 export const workersPage: Page = async ({ operate, paths }) => {
   const workers = await operate.workers.list()
   const inFlight = await operate.workers.inFlight({ limit: MOST })
   const note = inFlight.length < MOST ? NOTHING : html`<p class="note">The ${MOST} that have run for longest.</p>`
   const body = html`<h1>Workers</h1>
     ${section('workers', 'Processes', processes(workers))}
-    ${section('in-flight', 'In hand, the longest first', html`${inHand(inFlight, paths)}${note}`)}`
+    ${section('in-flight', 'In flight, the longest first', html`${inHand(inFlight, paths)}${note}`)}`
   return { title: 'Workers', place: 'workers', body }
 }
 
@@ -52,7 +52,7 @@ function inHand(messages: readonly InFlightMessage[], paths: Context['paths']): 
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
     { title: 'Running for', align: 'end', cell: ({ runningForMs }) => age(runningForMs) },
     { title: 'Try', align: 'end', cell: ({ attempt }) => attempt },
-    { title: 'In hand of', cell: holderOf },
+    { title: 'Handled by', cell: holderOf },
     { title: 'Leased until', cell: ({ leasedUntil }) => instant(leasedUntil) },
     { title: 'Batch', align: 'end', cell: ({ batch }) => batch ?? NONE },
   ]

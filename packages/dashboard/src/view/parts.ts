@@ -24,7 +24,12 @@ export const NONE = html`<span class="zero">–</span>`
 export function instant(at: Date | null, agoMs: number | null = null): Html {
   if (at === null) return NONE
   const iso = at.toISOString()
-  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? iso : `${age(agoMs)} ago`}</time>`
+  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? second(iso) : `${age(agoMs)} ago`}</time>`
+}
+
+/** '2026-11-27 04:01:13 UTC' */
+function second(iso: string): string {
+  return `${iso.slice(0, -5).replace('T', ' ')} UTC`
 }
 
 /** When something is due. */
