@@ -1,11 +1,12 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Page } from 'playwright-core'
 import { describe, expect } from 'vitest'
 import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { axeFindings, expectNoSidewaysScroll, openTab, startBrowser, WITHOUT_CHROMIUM } from '../support/browser.ts'
 import { serveHttp } from '../support/http-server.ts'
 import { fillShop } from '../support/shop.ts'
-import { test as base } from '../support/sluice.ts'
+import { test as base, put } from '../support/sluice.ts'
 
 const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202E${'long'.repeat(40)}`
 
@@ -109,15 +110,27 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
     origin,
   }) => {
     const { page } = await openTab(browser, origin)
-    const { context } = { context: page.context() }
+    await page.clock.install()
     await page.goto(`${origin}/sluice/queues/${queue}`)
-    const [id] = await sluice.enqueueMany(sluice.ownTransaction, queue, [{ payload: 1 }])
-    await page.getByRole('link', { name: id ?? '', exact: true }).waitFor()
-    await page.getByRole('button', { name: 'Live' }).click()
-    const [next] = await sluice.enqueueMany(sluice.ownTransaction, queue, [{ payload: 2 }])
-    await page.getByRole('button', { name: 'Live' }).click()
-    await page.getByRole('link', { name: next ?? '', exact: true }).waitFor()
-    expect(context.pages()).toHaveLength(1)
+    const requests: string[] = []
+    page.on('request', (request) => requests.push(request.url()))
+    const live = page.getByRole('button', { name: 'Live' })
+    for (const [stop, start] of [
+      [() => hide(page, true), () => hide(page, false)],
+      [() => live.click(), () => live.click()],
+    ] as const) {
+      await stop()
+      requests.length = 0
+      await page.clock.runFor(600_000)
+      expect(requests).toEqual([])
+      const [id = ''] = await put(sluice, queue, [1])
+      await start()
+      await page.clock.runFor(10)
+      await page.getByRole('link', { name: id, exact: true }).waitFor()
+    }
+    const [last = ''] = await put(sluice, queue, [2])
+    await page.clock.runFor(600_000)
+    await page.getByRole('link', { name: last, exact: true }).waitFor()
   })
 
   test('eight tabs of one browser are kept up to date', async ({ sluice, queue, browser, origin }) => {
@@ -125,7 +138,7 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
     const tabs = [first]
     while (tabs.length < 8) tabs.push(await first.context().newPage())
     for (const tab of tabs) await tab.goto(`${origin}/sluice/queues/${queue}`)
-    const [id = ''] = await sluice.enqueueMany(sluice.ownTransaction, queue, [{ payload: 1 }])
+    const [id = ''] = await put(sluice, queue, [1])
     for (const tab of tabs) {
       await tab.bringToFront()
       await tab.getByRole('link', { name: id, exact: true }).waitFor()
@@ -133,8 +146,16 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
   })
 })
 
-async function picture(page: import('playwright-core').Page, name: string): Promise<void> {
+async function picture(page: Page, name: string): Promise<void> {
   const folder = PICTURES ?? ''
   mkdirSync(folder, { recursive: true })
-  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
+  const { height } = (await page.locator('body').boundingBox()) ?? { height: 0 }
+  const clip = { x: 0, y: 0, width: page.viewportSize()?.width ?? 0, height: Math.min(Math.ceil(height), 1_000) }
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true, clip })
+}
+
+/** As a browser does with the tab behind another. */
+async function hide(page: Page, isHidden: boolean): Promise<void> {
+  await page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true })`)
+  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 }
