@@ -47,8 +47,8 @@ COMMENT ON FUNCTION sluice.remove_expired IS
   'Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
--- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, and actions that
--- are older than they are kept.
+-- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, what workers did
+-- two days ago, and actions that are older than they are kept.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -58,7 +58,7 @@ DECLARE
   claims integer;
   crashes integer;
   requests integer;
-  limits integer;
+  removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
@@ -78,10 +78,13 @@ BEGIN
     LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS requests = ROW_COUNT;
-  limits := sluice_private.prune_limits(most - claims - crashes - requests);
-  RETURN claims + crashes + requests + limits + sluice_private.prune_actions(most - claims - crashes - requests - limits);
+  removed := claims + crashes + requests;
+  removed := removed + sluice_private.prune_limits(most - removed);
+  removed := removed + sluice_private.prune_activity(most - removed);
+  RETURN removed + sluice_private.prune_actions(most - removed);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
-  'old, limit records of tenants without messages, and actions older than they are kept. Returns how many.';
+  'old, limit records of tenants without messages, what workers did two days ago, and actions older than they are kept. '
+  'Returns how many.';

@@ -318,7 +318,7 @@ BEGIN
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
   ELSE
     RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
-      THEN 'It has not been tried, and is' ELSE 'It was in hand and put off, and is' END, left_words),
+      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
       since => m.enqueued_at, until => m.due_at, remedy => remedy);
   END IF;
 END

@@ -4,9 +4,9 @@
 CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
-    format('%s "%s" was paused %s ago by %s',
+    format('%s "%s" was paused %s ago%s',
       CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
-      sluice_private.span_words(q.paused_at), coalesce(sluice_private.quoted(q.paused_by), 'somebody'))
+      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -92,7 +92,7 @@ BEGIN
 END
 $$;
 
--- A batch has locked the slot of its key. Which message of the slot it has in hand is told as far as the first 200
+-- A batch has locked the slot of its key. Which message of the slot it has is known as far as the first 200
 -- records and 20 messages of each go.
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$

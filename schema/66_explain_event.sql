@@ -92,7 +92,7 @@ BEGIN
       pid => holder);
   ELSIF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('partition_busy',
-      format('A batch of the group has partition %s in hand.', part.partition),
+      format('A batch of the group has locked partition %s.', part.partition),
       details => jsonb_build_object('partition', part.partition), pid => holder);
   END IF;
 END

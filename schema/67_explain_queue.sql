@@ -1,4 +1,4 @@
--- Explains a queue: why does nothing move here?
+-- Explains a queue: why nothing moves in it.
 --
 -- Public functions: sluice.explain_queue.
 
@@ -66,7 +66,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- What workers and claims have in hand of the queue, by their records.
+-- What workers and claims have in flight of the queue, by their records.
 CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
@@ -182,7 +182,7 @@ BEGIN
   END IF;
   IF slots.busy > 0 THEN
     RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have %s of ordering keys in hand.', sluice_private.counted(slots.busy, 'slot')),
+      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
       details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);

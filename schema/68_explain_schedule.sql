@@ -1,4 +1,4 @@
--- Explains a schedule: why has it not enqueued a message?
+-- Explains a schedule: why it has not enqueued a message.
 --
 -- Public functions: sluice.explain_schedule.
 
@@ -88,8 +88,8 @@ BEGIN
   END IF;
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
-      format('The schedule was paused %s ago by %s', sluice_private.span_words(s.paused_at),
-        coalesce(sluice_private.quoted(s.paused_by), 'somebody'))
+      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
+        coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
       since => s.paused_at,
       details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),

@@ -38,7 +38,7 @@ const enduring = ({ name, title, measures, among, can, leased, groups }: LongSpe
     },
   ],
   asks: (contestant) => among.includes(contestant.name) && can(contestant),
-  goals: [{ of: { contestant: 'sluice', metric: 'lastOverFirst' }, atLeast: 0.9 }],
+  goals: [{ of: { contestant: 'sluice', metric: 'secondOverFirst' }, atLeast: 0.9 }],
   mostRounds: 1,
 })
 

@@ -77,7 +77,7 @@ const METRICS: Readonly<Record<string, string>> = {
   firstP99: 'p99 of the first seconds',
   sentP99: 'p99 until it is sent',
   slowest: 'slowest ten seconds',
-  lastOverFirst: 'last ÷ first minute',
+  secondOverFirst: 'second ÷ first half',
   size: 'MiB of tables at most',
 }
 

@@ -71,7 +71,7 @@ BEGIN
   GRANT SELECT ON sluice.queue, sluice.cancel_request TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
   GRANT SELECT, INSERT, DELETE ON sluice.batch_record, sluice.crash TO sluice_worker;
-  GRANT INSERT ON sluice.kept_key TO sluice_worker;
+  GRANT INSERT ON sluice.kept_key, sluice.worker_activity TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
@@ -120,10 +120,10 @@ BEGIN
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.doctor TO sluice_reader,
-    sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
+    TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.
   GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_partitions, sluice.stream, sluice.stream_group

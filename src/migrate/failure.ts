@@ -3,6 +3,7 @@ import { DatabaseError } from 'pg'
 import { INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { errorText, SluiceError } from '../errors.ts'
 import type { MigrationRights } from '../table/schema.ts'
+import { grantFor } from './grant-for.ts'
 
 /**
  * Why a migration failed. Kysely goes on after some errors and then reports the next one, which only says that the
@@ -40,12 +41,6 @@ export class MigrationFailure {
 export function metLock(error: unknown): error is SluiceError {
   if (!(error instanceof SluiceError) || !(error.cause instanceof DatabaseError)) return false
   return error.cause.code !== undefined && LOCK_CODES.includes(error.cause.code)
-}
-
-function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): string | undefined {
-  if (owner !== null && !owns) return `Schema "sluice" belongs to ${owner}: connect as that role, not as ${role}`
-  if (mayCreate) return undefined
-  return `Let the owner of the database run: GRANT CREATE ON DATABASE ${database} TO ${role}`
 }
 
 /** Of `sluice_private`: schema "sluice" may be there before. */

@@ -1,4 +1,6 @@
+import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { type QueueActivity, readActivity } from '../table/operate/activity.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
@@ -7,13 +9,28 @@ import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/q
 import type { Execute } from '../table/statement.ts'
 import { type ClearFilter, readClearFilter } from './clear-filter.ts'
 import type { Operations } from './operations.ts'
-import { flag, readFields } from './options.ts'
+import { flag, type Reader, readFields } from './options.ts'
 import { CHANGE, PAUSE, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
 
 /** What `operate.queues.freeKeys` does. */
 export interface FreeKeysOptions {
   /** Only counts the keys. @default false */
   readonly dryRun?: boolean | undefined
+}
+
+/** Which activity `operate.queues.activity` reads. */
+export interface QueueActivityOptions<Name extends string = string> {
+  /** Only this queue; `stream:group` for a group. @default all */
+  readonly queue?: Name | undefined
+  /** How far back, 1 minute to 2 days. @default '1h' */
+  readonly since?: Duration | undefined
+  /** How long a step is, 1 minute to 2 days. @default '1m' */
+  readonly step?: Duration | undefined
+}
+
+/** In milliseconds. */
+function period(byDefault: Duration): Reader<number> {
+  return (value = byDefault, what) => toMsWithin(what, value, '1m', '2d')
 }
 
 /** `sluice.operate.queues` */
@@ -60,6 +77,23 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   async limits(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly LimitStatus[]> {
     const queue = this.#only('queues.limits', options)
     return this.#operations.count((execute) => readLimits(execute, queue))
+  }
+
+  /**
+   * What all workers have done in the last hours, by queue and in steps of time: counts, waiting times and handling times. It is
+   * known for two days, also of processes that have ended, and a minute late. Steps in which nothing was done are left out.
+   *
+   * @param options.queue only this queue; `stream:group` for a group. @default all
+   * @param options.since how far back, 1 minute to 2 days. @default '1h'
+   * @param options.step how long a step is, 1 minute to 2 days. @default '1m'
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const steps = await sluice.operate.queues.activity({ queue: 'emails', since: '6h', step: '15m' })
+   */
+  async activity(options: QueueActivityOptions<QueueName<Definitions>> = {}): Promise<readonly QueueActivity[]> {
+    const readers = { queue: this.#operations.queueOrNull, since: period('1h'), step: period('1m') }
+    const { queue, since, step } = readFields('queues.activity', options, readers)
+    return this.#operations.read((execute) => readActivity(execute, queue, since, step))
   }
 
   /**

@@ -1,5 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { inKnownSession } from '../connection/in-session.ts'
+import { ActivityLog } from '../services/activity-log.ts'
 import { DueSchedules } from '../services/due-schedules.ts'
 import { HoldRelease } from '../services/hold-release.ts'
 import { Maintenance } from '../services/maintenance.ts'
@@ -13,6 +14,7 @@ export class WorkerServices {
   readonly reaper: Reaper
   readonly schedules: DueSchedules
   readonly holdRelease: HoldRelease
+  readonly #activity: ActivityLog
   readonly #maintenance: Maintenance | undefined
 
   constructor(shared: Shared, { control, sleepers }: WakeUps, inTransaction: InOwnTransaction, workerId: () => number) {
@@ -21,6 +23,7 @@ export class WorkerServices {
     this.reaper = new Reaper({ control, workerId, report })
     this.schedules = new DueSchedules({ control, inTransaction, report })
     this.holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
+    this.#activity = new ActivityLog({ control, workerId, take: () => shared.meters.takeActivity() })
     this.#maintenance = maintenanceOf(shared, control, inTransaction)
     control.onDown(() => this.reaper.lost())
     control.onRestored(() => this.reaper.restored())
@@ -29,6 +32,7 @@ export class WorkerServices {
   start(): void {
     this.reaper.start()
     this.holdRelease.start()
+    this.#activity.start()
     this.#maintenance?.start()
     this.schedules.start()
   }
@@ -38,6 +42,7 @@ export class WorkerServices {
     await this.schedules.stop()
     await this.reaper.stop()
     await this.holdRelease.stop()
+    await this.#activity.stop()
   }
 }
 

@@ -47,6 +47,18 @@ export class Histogram {
     return 0
   }
 
+  get sumMs(): number {
+    return this.#sumMs
+  }
+
+  /** How many are in each quarter of a doubling from 2^-10 ms on, of those that are not empty. */
+  get quarters(): Readonly<Record<number, number>> {
+    const quarters: Record<number, number> = {}
+    for (const [at, count] of this.#counts.entries())
+      if (count > 0) quarters[at >> 2] = (quarters[at >> 2] ?? 0) + count
+    return quarters
+  }
+
   clear(): void {
     this.#counts.fill(0)
     this.#count = 0

@@ -1,3 +1,4 @@
+import { Activity, type MeteredCounts } from './activity.ts'
 import { Histogram } from './histogram.ts'
 import { Recent } from './recent.ts'
 
@@ -30,9 +31,6 @@ export interface Durations {
   readonly maxMs: number
 }
 
-/** How many messages were settled in which way. */
-export type MeteredCounts = Pick<QueueStatistics, 'acked' | 'retried' | 'snoozed' | 'dead'>
-
 /** When messages were claimed, by the database's clock and by this process's. */
 export interface ClaimClock {
   readonly nowUs: number
@@ -44,6 +42,7 @@ export class Meter {
   readonly #counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
   readonly #waiting: Recent
   readonly #handling: Recent
+  readonly #activity = new Activity()
 
   constructor(nowMs: number = performance.now()) {
     this.#waiting = new Recent(nowMs)
@@ -52,15 +51,29 @@ export class Meter {
 
   /** The handler begins with a message that was due then. */
   begun(dueUs: number, clock: ClaimClock, nowMs: number): void {
-    this.#waiting.add((clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs), nowMs)
+    const waitedMs = (clock.nowUs - dueUs) / 1_000 + (nowMs - clock.sentAtMs)
+    this.#waiting.add(waitedMs, nowMs)
+    this.#activity.waiting.add(waitedMs)
   }
 
   /** A call of the handler has ended. */
   handled(startedAtMs: number, endedAtMs: number): void {
     this.#handling.add(endedAtMs - startedAtMs, endedAtMs)
+    this.#activity.handling.add(endedAtMs - startedAtMs)
   }
 
-  settled({ acked, retried, snoozed, dead }: MeteredCounts): void {
+  settled(counts: MeteredCounts): void {
+    this.#count(counts)
+    this.#activity.settled(counts)
+  }
+
+  /** What was done since the last call. */
+  takeActivity(into: Activity): void {
+    into.addAll(this.#activity)
+    this.#activity.clear()
+  }
+
+  #count({ acked, retried, snoozed, dead }: MeteredCounts): void {
     const counts = this.#counts
     counts.acked += acked
     counts.retried += retried
@@ -70,7 +83,8 @@ export class Meter {
 
   /** Takes over what one that has ended has measured. */
   absorb(other: Meter, nowMs: number = performance.now()): void {
-    this.settled(other.#counts)
+    this.#count(other.#counts)
+    other.takeActivity(this.#activity)
     this.#waiting.absorb(other.#waiting, nowMs)
     this.#handling.absorb(other.#handling, nowMs)
   }

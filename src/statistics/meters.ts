@@ -1,3 +1,4 @@
+import { Activity } from './activity.ts'
 import { Meter, type QueueStatistics } from './meter.ts'
 
 /** The meters of a process, by queue. What an ended consumer has counted stays. */
@@ -21,6 +22,17 @@ export class Meters {
     return Object.fromEntries(
       [...this.#queues].map(([queue, { running, ended }]) => [queue, Meter.sum([ended, ...running])]),
     )
+  }
+
+  /** What was done in each queue since the last call, without those in which nothing was. */
+  takeActivity(): ReadonlyMap<string, Activity> {
+    const done = new Map<string, Activity>()
+    for (const [queue, { running, ended }] of this.#queues) {
+      const activity = new Activity()
+      for (const meter of [ended, ...running]) meter.takeActivity(activity)
+      if (!activity.isEmpty) done.set(queue, activity)
+    }
+    return done
   }
 
   /** For the heartbeat: null if nothing has been consumed. */

@@ -75,7 +75,11 @@ const COSTS: readonly {
   { name: 'a queue with 256 full slots', send: () => (execute) => explainQueue(execute, 'mixed'), buffers: 9_000 },
   { name: 'a queue with tenants', send: () => (execute) => explainQueue(execute, 'tenants'), buffers: 500 },
   { name: 'the queue of a group', send: () => (execute) => explainQueue(execute, 'log:all'), buffers: 350 },
-  { name: 'an event behind 20,000', send: () => (execute) => explainEvent(execute, 'log', 'all', 20_000), buffers: 250 },
+  {
+    name: 'an event behind 20,000',
+    send: () => (execute) => explainEvent(execute, 'log', 'all', 20_000),
+    buffers: 250,
+  },
 ]
 
 describe.for(STATISTICS)('with statistics as %s', (statistics) => {

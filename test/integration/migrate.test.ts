@@ -5,12 +5,17 @@ import { Kysely, PostgresDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { executeOn as executeOnClient } from '../../src/connection/open-client.ts'
 import type { SluiceError } from '../../src/errors.ts'
+import { checkMigration } from '../../src/migrate/check.ts'
 import { type MigrateResult, migrate, migrationSql } from '../../src/migrate/migrate.ts'
 import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { checkSchema, SCHEMA_VERSION } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
+import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { put } from '../support/rows/claim-session.ts'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -135,6 +140,83 @@ describe('migrate without the rights', () => {
     const role = await createRole(database)
     await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${role.name}`)
     expect(await migrate(role.url)).toEqual({ applied: [], version: SCHEMA_VERSION })
+  })
+})
+
+describe('a check before a migration', () => {
+  test('of an empty database names the migrations, and what the role lacks for them', async () => {
+    const database = await fresh({ migrated: false })
+    const role = await createRole(database)
+    const wanted = { version: null, wanted: SCHEMA_VERSION, pending: names, blockedBy: [], versions: [] }
+    expect(await checkMigration(database.url)).toEqual({ ...wanted, ready: true, problem: null })
+    const problem = expect.stringMatching(`GRANT CREATE ON DATABASE .* TO ${role.name}$`)
+    expect(await checkMigration(role.url)).toEqual({ ...wanted, ready: false, problem })
+    expect(await database.sql(`SELECT FROM pg_namespace WHERE nspname = 'sluice'`)).toEqual([])
+  })
+
+  test('of a current one says which versions run, and how much they have in flight', async () => {
+    const database = await fresh()
+    const id = await newWorkerId(executeOnClient(database.pool))
+    const worker = new pg.Client(database.url)
+    await worker.connect()
+    onTestFinished(() => worker.end())
+    const execute = executeOnClient(worker)
+    await registerWorker(execute, id, { name: 'w', host: 'h', pid: 1, version: '9.9.9' }, ['mails'])
+    const messageIds = await put(database, 'mails', [{}, {}])
+    const batch = { id: 1, queue: 'mails', messageIds, attempts: [0, 0] }
+    await recordBatches(execute, id, [], [batch])
+    expect(await checkMigration(database.url)).toEqual({
+      ready: true,
+      version: SCHEMA_VERSION,
+      wanted: SCHEMA_VERSION,
+      pending: [],
+      problem: null,
+      blockedBy: [],
+      versions: [{ version: '9.9.9', workers: 1, inFlight: 2, longestMs: expect.any(Number) }],
+    })
+    const role = await createRole(database)
+    await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${role.name}`)
+    expect(await checkMigration(role.url)).toMatchObject({ ready: true, versions: null })
+  })
+
+  test('of an older one names whoever has kept its tables locked for long', async () => {
+    const database = await fresh()
+    await database.sql(
+      `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+       LANGUAGE sql IMMUTABLE AS 'SELECT 0, 0'`,
+    )
+    const client = new pg.Client({ connectionString: database.url, application_name: 'report' })
+    await client.connect()
+    onTestFinished(() => client.end())
+    await client.query('BEGIN')
+    const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid FROM sluice.message')
+    expect(rows).toEqual([])
+    const check = () => checkMigration(database.url)
+    const found = await waitFor(async () => ((await check()).ready ? undefined : check()), {
+      what: 'its transaction to be open for five seconds',
+    })
+    expect(found).toMatchObject({ ready: false, version: 0, pending: names, problem: null })
+    expect(found.blockedBy).toMatchObject([{ application: 'report', state: 'idle in transaction' }])
+    expect(found.blockedBy[0]?.openMs).toBeGreaterThan(5_000)
+    const cli = await runCli(['migrate', '--check'], { DATABASE_URL: database.url })
+    expect(cli).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/^To run: 0001_sluice .*\nIt would wait for session/),
+    })
+    await client.query('COMMIT')
+    expect(await check()).toMatchObject({ ready: true, blockedBy: [] })
+    const json = await runCli(['migrate', '--check', '--json'], { DATABASE_URL: database.url })
+    expect([json.code, JSON.parse(json.stdout)]).toEqual([0, expect.objectContaining({ ready: true, pending: names })])
+  })
+
+  test('of one that no longer serves this package says to upgrade it', async () => {
+    const database = await fresh()
+    await database.sql(
+      `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+       LANGUAGE sql IMMUTABLE AS 'SELECT 99, 99'`,
+    )
+    const problem = expect.stringContaining('Upgrade the package')
+    expect(await checkMigration(database.url)).toMatchObject({ ready: false, version: 99, pending: [], problem })
   })
 })
 

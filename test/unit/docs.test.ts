@@ -26,6 +26,7 @@ const PLAIN = [
   'operate',
   'dashboard',
   'doctor',
+  'explain',
   'errors',
   'http',
   'sql',

@@ -7,6 +7,7 @@ import { type JsonOptions, note, print, printJson, stdoutView } from '../output.
 import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
+import { addQueueActivity } from './queue-activity.ts'
 import { addQueueSet } from './queue-set.ts'
 
 /** `sluice queue …` */
@@ -15,7 +16,7 @@ export function addQueue(program: Command): void {
     .command('queue')
     .description('Pause and resume queues, and change their settings while workers run.')
     .addHelpText('after', EXAMPLES)
-  addCommands(queue, [addList, addGet, addQueueSet, addPause, addResume])
+  addCommands(queue, [addList, addGet, addQueueActivity, addQueueSet, addPause, addResume])
 }
 
 /** `sluice queue list` */

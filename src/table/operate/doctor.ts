@@ -46,5 +46,5 @@ FROM sluice.doctor($1::double precision * interval '1 millisecond') d`,
 
 const CONSUMED = statement(
   'operate_consumed',
-  'SELECT DISTINCT unnest(w.queues) AS queue FROM sluice.workers w WHERE w.alive',
+  'SELECT DISTINCT pg_catalog.unnest(w.queues) AS queue FROM sluice.workers w WHERE w.alive',
 )

@@ -1,0 +1,55 @@
+import type { Command } from 'commander'
+import type { QueueActivity } from '../../index.ts'
+import { operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
+import { formatTable, type TableColumn } from '../show/table.ts'
+import { formatAge } from '../show/text.ts'
+
+interface ActivityOptions extends JsonOptions {
+  readonly since?: number
+  readonly step?: number
+}
+
+/** `sluice queue activity` */
+export function addQueueActivity(queue: Command): void {
+  queue
+    .command('activity')
+    .description('Show what the workers have done in the last hours: rates, waiting times and handling times.')
+    .argument('[queue]', 'only this queue, or stream:group', parse.queue)
+    .option('--since <duration>', 'how far back, up to 2d (default 1h)', parse.durationMs)
+    .option('--step <duration>', 'how long a step is (default 5m)', parse.durationMs)
+    .option('--json', 'print a JSON array')
+    .addHelpText('after', EXAMPLES)
+    .action(async (name: string | undefined, { since, step = 300_000, json }: ActivityOptions, command: Command) => {
+      const steps = await operating(command, (operate) => operate.queues.activity({ queue: name, since, step }))
+      if (json) printJson(steps)
+      else if (steps.length === 0) note('Nothing was done in this time.')
+      else print(formatTable(columns(step), steps, stdoutView()))
+    })
+}
+
+function columns(stepMs: number): readonly TableColumn<QueueActivity>[] {
+  return [
+    { title: 'QUEUE', cell: ({ queue }) => queue },
+    { title: 'FROM', cell: ({ at }) => at.toISOString().slice(0, 16).replace('T', ' ') },
+    { title: 'ACKED', align: 'right', cell: ({ acked }) => acked },
+    { title: '/S', align: 'right', cell: ({ acked }) => (acked / (stepMs / 1_000)).toFixed(1) },
+    { title: 'RETRIED', align: 'right', optional: true, cell: ({ retried }) => retried || null },
+    { title: 'DEAD', align: 'right', optional: true, cell: ({ dead }) => dead || null },
+    { title: 'WAITED P50', align: 'right', cell: ({ waitingP50Ms }) => age(waitingP50Ms) },
+    { title: 'P99', align: 'right', cell: ({ waitingP99Ms }) => age(waitingP99Ms) },
+    { title: 'TOOK P50', align: 'right', cell: ({ handlingP50Ms }) => age(handlingP50Ms) },
+    { title: 'P99', align: 'right', cell: ({ handlingP99Ms }) => age(handlingP99Ms) },
+    { title: 'IN ALL', align: 'right', cell: ({ handlingTotalMs }) => formatAge(handlingTotalMs) },
+  ]
+}
+
+function age(ms: number | null): string | null {
+  return ms === null ? null : formatAge(ms)
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice queue activity
+  $ sluice queue activity orders --since 6h --step 15m`

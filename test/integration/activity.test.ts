@@ -1,0 +1,132 @@
+import { describe, expect } from 'vitest'
+import { executeOn } from '../../src/connection/open-client.ts'
+import { retryLater } from '../../src/message.ts'
+import { ActivityLog } from '../../src/services/activity-log.ts'
+import { Activity } from '../../src/statistics/activity.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
+
+const test = base.extend('emptied', { auto: true }, async ({ database }) => {
+  await database.sql('TRUNCATE sluice.worker_activity')
+})
+
+const ROWS = 'SELECT worker_id, queues FROM sluice.worker_activity ORDER BY at'
+
+/** Of ten handlers, the first took 1 ms, the last 512 ms. */
+function tenHandlers(): Activity {
+  const activity = new Activity()
+  for (let at = 0; at < 10; at++) {
+    activity.handling.add(2 ** at)
+    activity.waiting.add(1_000)
+  }
+  activity.settled({ acked: 9, retried: 1, snoozed: 0, dead: 0 })
+  return activity
+}
+
+describe('the activity of a queue', () => {
+  test('is what its workers have done, written when they stop', async ({ database, queue }) => {
+    const worker = startTestSluice(database)
+    await put(worker, queue, ['ack', 'ack', 'later'])
+    await put(worker, queue, ['die'], { maxAttempts: 1 })
+    await worker
+      .pipeline(queue, { batchSize: 10 })
+      .handle(({ payload }) =>
+        payload === 'later' ? retryLater({ after: '1h' }) : payload === 'die' ? raise() : undefined,
+      )
+      .runOnce()
+    expect(await database.sql(ROWS)).toEqual([])
+    await worker.stop()
+    const [step, ...others] = await startTestSluice(database).operate.queues.activity({ queue })
+    expect(others).toEqual([])
+    expect(step).toMatchObject({ queue, acked: 2, retried: 1, snoozed: 0, dead: 1, batches: 1 })
+    expect(step!.at.getTime() % 60_000).toBe(0)
+    expect(step!.waitingP50Ms).toBeLessThanOrEqual(step!.waitingMaxMs!)
+  })
+
+  test('is written by no process that does nothing', async ({ database, queue }) => {
+    const worker = startTestSluice(database)
+    const running = worker
+      .pipeline(queue)
+      .handle(() => undefined)
+      .start()
+    await worker.start()
+    await running.stop()
+    await worker.stop()
+    expect(await database.sql(ROWS)).toEqual([])
+  })
+
+  test('adds up over workers and minutes, percentiles included', async ({ database, sluice, queue }) => {
+    const done = JSON.stringify({ [queue]: tenHandlers(), other: tenHandlers() })
+    await database.sql(
+      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
+       SELECT date_bin('10 min', now(), 'epoch') - m * interval '1 min', w, $1::jsonb
+       FROM unnest('{1,2,12}'::int[]) m, generate_series(1, 3) w`,
+      [done],
+    )
+    const steps = await sluice.operate.queues.activity({ queue, step: '10m' })
+    const three = { queue, acked: 27, retried: 3, snoozed: 0, dead: 0, batches: 3 }
+    expect(steps).toMatchObject([three, { ...three, acked: 54, retried: 6, batches: 6 }])
+    for (const { handlingP50Ms, handlingP99Ms, handlingMaxMs, waitingP50Ms } of steps) {
+      expect(Math.abs(handlingP50Ms! / 16 - 1)).toBeLessThan(0.13)
+      expect(Math.abs(handlingP99Ms! / 512 - 1)).toBeLessThan(0.13)
+      expect(Math.abs(waitingP50Ms! / 1_000 - 1)).toBeLessThan(0.13)
+      expect(handlingMaxMs).toBe(512)
+    }
+    expect(steps.map(({ handlingTotalMs }) => handlingTotalMs)).toEqual([3 * 1_023, 6 * 1_023])
+    const [first, second] = steps.map(({ at }) => at.getTime())
+    expect(second! - first!).toBe(600_000)
+    await database.sql(`UPDATE sluice.worker_activity SET at = at - interval '90 min' WHERE worker_id > 1`)
+    expect(await sluice.operate.queues.activity({ queue, step: '1d' })).toMatchObject([{ acked: 27 }])
+    expect((await sluice.operate.queues.activity({ since: '2h' })).map((step) => step.queue)).toContain('other')
+  })
+
+  test('is shown by the command line', async ({ database, queue }) => {
+    await database.sql(`INSERT INTO sluice.worker_activity (worker_id, queues) VALUES (1, $1::jsonb)`, [
+      JSON.stringify({ [queue]: tenHandlers() }),
+    ])
+    const env = { DATABASE_URL: database.url }
+    const shown = await runCli(['queue', 'activity', queue], env)
+    expect(shown.stdout).toMatch(/QUEUE +FROM +ACKED +\/S +RETRIED/)
+    expect(shown.stdout).toMatch(new RegExp(`${queue} +\\S+ \\S+ +9 +0\\.0 +1 +960ms`))
+    const { stdout } = await runCli(['queue', 'activity', '--json', '--since', '2d', '--step', '1h'], env)
+    expect(JSON.parse(stdout)).toMatchObject([{ queue, acked: 9 }])
+    expect(await runCli(['queue', 'activity', 'nothing'], env)).toMatchObject({ code: 0, stderr: /Nothing was done/ })
+    expect(await runCli(['queue', 'activity', '--since', '3d'], env)).toMatchObject({ code: 2 })
+  })
+
+  test('refuses times that it does not know', async ({ sluice, database }) => {
+    await expect(sluice.operate.queues.activity({ since: '3d' })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.queues.activity({ step: '1s' })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    for (const given of [`since => '3 days'`, `since => '-1 s'`, `since => NULL`, `step => '1 s'`, `step => '1 month'`])
+      await expect(database.sql(`SELECT FROM sluice.activity(${given})`)).rejects.toMatchObject({ code: '22023' })
+  })
+
+  test('goes after two days', async ({ database, sluice, queue }) => {
+    await database.sql(
+      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
+       SELECT now() - age, 7, $1::jsonb FROM unnest('{47 hours,49 hours,9 days}'::interval[]) age`,
+      [JSON.stringify({ [queue]: tenHandlers() })],
+    )
+    await sluice.operate.maintain()
+    expect(await database.sql(ROWS)).toHaveLength(1)
+  })
+})
+
+test('activity that cannot be written is written with the next', async ({ database }) => {
+  const execute = executeOn(database.pool)
+  let [fails, done] = [true, new Map([['mails', tenHandlers()]])]
+  const log = new ActivityLog({
+    control: { execute: (statement, params) => (fails ? Promise.reject(new Error('no')) : execute(statement, params)) },
+    workerId: () => 3,
+    take: () => done,
+  })
+  await expect(log.runOnce()).rejects.toThrow('no')
+  fails = false
+  done = new Map([['mails', tenHandlers()]])
+  expect(await log.runOnce()).toBe(true)
+  const [row] = await database.sql(ROWS)
+  expect(row).toMatchObject({ worker_id: 3, queues: { mails: { acked: 18, retried: 2, batches: 2 } } })
+  done = new Map()
+  expect(await log.runOnce()).toBe(false)
+})
