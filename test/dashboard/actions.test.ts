@@ -34,6 +34,22 @@ describe('an action', () => {
     expect(await page.get(path)).toContain('Nothing is known of it')
   })
 
+  test('is noted in the audit under the name of the user, which the page shows', async ({ sluice, queue }) => {
+    const [id = ''] = await put(sluice, queue, [1], { delay: '1h' })
+    const page = new TestPage(sluice)
+    await page.act(`/queues/${queue}/messages/${id}/run-now`)
+    await page.act(`/queues/${queue}/messages/${id}/cancel`)
+    const { actions } = await sluice.operate.audit.list({ queue })
+    expect(actions.map(({ actor, action, messageIds }) => [actor, action, messageIds])).toEqual([
+      ['ada@example.com', 'message.cancel', [id]],
+      ['ada@example.com', 'message.run_now', [id]],
+    ])
+    const html = await page.get(`/audit?queue=${queue}&action=message.cancel`)
+    expect(html).toContain('ada@example.com')
+    expect(html).not.toContain('message.run_now')
+    expect((await page.send('/audit?action=nothing')).status).toBe(400)
+  })
+
   test('pauses, runs and resumes a schedule', async ({ sluice, queue }) => {
     const name = `s.${queue}`
     await sluice.operate.schedules.set(name, { every: '1h', queue, payload: 1 })

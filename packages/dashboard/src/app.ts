@@ -12,6 +12,7 @@ import { PAGES } from './pages/pages.ts'
 import { Paths } from './paths.ts'
 import { readFindings } from './read/findings.ts'
 import { Snapshot } from './read/snapshot.ts'
+import { Summaries } from './read/summaries.ts'
 import { layout } from './view/layout.ts'
 import { questionPage } from './view/question.ts'
 
@@ -28,12 +29,14 @@ export function createApp(sluice: Sluice, { basePath, mask, origin }: Resolved):
   const paths = new Paths(basePath)
   const findings = new Snapshot(() => readFindings(sluice.operate))
   const doctor = new Snapshot(() => sluice.operate.doctor())
+  const summaries = new Summaries(sluice.operate)
   const contextOf = ({ req, env }: Request): Context => ({
     operate: sluice.operate,
     viewer: env.viewer,
     paths,
     findings,
     doctor,
+    summaries,
     mask,
     param: (name) => req.param(name) ?? '',
     query: new URL(req.url).searchParams,
@@ -69,6 +72,7 @@ async function act(c: Request, action: Action, context: Context, origin: string 
   }
   const done = await action.run(given)
   context.findings.expire()
+  context.summaries.expire()
   return c.redirect(addressOf(done), 303)
 }
 

@@ -3,6 +3,7 @@ import type { Viewer } from './options.ts'
 import type { Paths, Place } from './paths.ts'
 import type { Findings } from './read/findings.ts'
 import type { Snapshot } from './read/snapshot.ts'
+import type { Summaries } from './read/summaries.ts'
 import type { Html } from './view/html.ts'
 import type { Mask } from './view/json.ts'
 
@@ -14,6 +15,7 @@ export interface Context {
   readonly paths: Paths
   readonly findings: Snapshot<Findings>
   readonly doctor: Snapshot<readonly Finding[]>
+  readonly summaries: Summaries
   readonly mask: Mask
   /** The parameters of the path. */
   readonly param: (name: string) => string

@@ -1,6 +1,7 @@
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from 'sluice'
 import type { Context, Page } from '../page.ts'
 import { type DeadFields, readDeadFields } from '../read/dead-filter.ts'
+import { countsNote } from '../view/counts.ts'
 import { filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { withoutPasswords } from '../view/json.ts'
@@ -14,7 +15,8 @@ export const deadLettersPage: Page = async (context) => {
   const { operate, query, paths } = context
   const fields = readDeadFields(query)
   const after = /^-?\d{1,19}\.\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
-  const summary = await operate.deadLetters.summarise(fields)
+  const snapped = await context.summaries.read(fields)
+  const { value: summary } = snapped
   const { deadLetters, next } = await operate.deadLetters.list({ ...fields, limit: PAGE, after })
   const pages = pager(after !== null, paths.dead(fields), next === null ? null : paths.dead({ ...fields, after: next }))
   const body = html`<h1>Dead letters</h1>
@@ -25,8 +27,8 @@ export const deadLettersPage: Page = async (context) => {
       textField('reason', 'Reason contains', fields.reason),
       textField('error', 'Error contains', fields.error),
     ])}
-    ${section('dead-groups', 'By type and reason', groups(summary, context))}
-    ${section('dead-letters', 'One by one, the latest first', html`${letters(deadLetters, summary.total, fields, context)}${pages}`)}`
+    ${section('dead-groups', 'By type and reason', html`${countsNote(snapped)}${summary === undefined ? NOTHING : groups(summary, context)}`)}
+    ${section('dead-letters', 'One by one, the latest first', html`${letters(deadLetters, summary?.total, fields, context)}${pages}`)}`
   return { title: 'Dead letters', place: 'dead', body }
 }
 
@@ -53,16 +55,22 @@ function fieldsOf({ queue, type, reason, error }: DeadLetterGroup): DeadFields {
   return { queue, reason, ...(type !== null && { type }), ...(part && { error: part }) }
 }
 
-function letters(shown: readonly DeadLetter[], total: number, fields: DeadFields, { viewer, paths }: Context): Html {
+function letters(
+  shown: readonly DeadLetter[],
+  total: number | undefined,
+  fields: DeadFields,
+  { viewer, paths }: Context,
+): Html {
   const mayAct = viewer.may === 'act'
   const list = table('Dead letters', columnsOf(paths, mayAct), shown, 'No dead letters.')
   if (!mayAct || shown.length === 0) return list
   const kept = Object.entries(fields).map(
     ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
   )
+  const size = total === undefined ? 'that match' : number(total)
   const allThatMatch = html`<div class="buttons">
-    <form method="post" action="${`${paths.dead()}/redrive`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Redrive all ${number(total)}</button></form>
-    <form method="post" action="${`${paths.dead()}/delete`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Delete all ${number(total)}</button></form>
+    <form method="post" action="${`${paths.dead()}/redrive`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Redrive all ${size}</button></form>
+    <form method="post" action="${`${paths.dead()}/delete`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Delete all ${size}</button></form>
   </div>`
   return html`<form method="post" action="${`${paths.dead()}/redrive`}" data-ask data-picks>${kept}
     ${list}

@@ -35,7 +35,7 @@ export function countsTiles(counts: Counts, oldestMs: number | null, more: Html 
 
 /** What is said where the counts are not there yet, or are old: with many messages to count takes a while. */
 export function countsNote({ value, ageMs }: Pick<Snapped<unknown>, 'value' | 'ageMs'>): Html {
-  if (value === undefined) return html`<p class="note">The messages are being counted. Look again in a moment.</p>`
+  if (value === undefined) return html`<p class="note">They are being counted. Look again in a moment.</p>`
   return ageMs < OLD_MS ? NOTHING : html`<p class="note">Counted ${age(ageMs)} ago.</p>`
 }
 

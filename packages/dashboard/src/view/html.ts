@@ -9,17 +9,21 @@ export type Html = ReturnType<typeof raw>
  */
 export function html(strings: TemplateStringsArray, ...values: readonly unknown[]): Html {
   // Of values that are no promises, Hono's function makes HTML at once.
-  return escaping(strings, ...values.map(prepared)) as Html
+  const made = escaping(strings, ...values.map(prepared)) as Html
+  MADE.add(made)
+  return made
 }
+
+/** Hono tells its HTML by a property, which any object can have. */
+const MADE = new WeakSet<object>()
 
 /** No HTML at all. */
 export const NOTHING = html``
 
 function prepared(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(prepared)
-  if (typeof value === 'string') return visible(value)
-  if (typeof value === 'bigint' || typeof value === 'number') return String(value)
-  return value
+  if (value === null || value === undefined || typeof value === 'boolean') return null
+  return typeof value === 'object' && MADE.has(value) ? value : visible(String(value))
 }
 
 /**
