@@ -72,10 +72,10 @@ describe('dead letters', () => {
 
   withDead('are shown in groups and one by one, and filtered', async ({ sluice, queue, ids }) => {
     const page = new TestPage(sluice)
-    const html = await page.get(`/dead?queue=${queue}`)
+    const html = await page.counted(`/dead?queue=${queue}`)
     for (const id of ids) expect(html).toContain(`name="ids" value="${id}"`)
     expect(html).toContain('Redrive all 3')
-    const filtered = await page.get(`/dead?queue=${queue}&error=${encodeURIComponent('ADDRESS FOR b')}`)
+    const filtered = await page.counted(`/dead?queue=${queue}&error=${encodeURIComponent('ADDRESS FOR b')}`)
     expect(filtered).toContain('Redrive all 1')
   })
 

@@ -11,7 +11,7 @@ describe('the overview', () => {
     await put(sluice, queue, [1, 2, 3])
     await put(sluice, queue, [4], { delay: '1h' })
     await sluice.operate.queues.pause(queue, { by: 'bob', reason: 'the provider is down' })
-    const html = await new TestPage(sluice).get('/')
+    const html = await new TestPage(sluice).counted('/')
     expect(html).toContain(`href="/admin/sluice/queues/${queue}"`)
     expect(html).toContain('aria-label="3 ready, 1 scheduled"')
     expect(html).toMatch(/paused by bob: the provider is down; 3 messages ready/)
@@ -21,9 +21,9 @@ describe('the overview', () => {
   test('shows a number once for all who look, and a new one after an action', async ({ sluice, queue }) => {
     await put(sluice, queue, [1])
     const page = new TestPage(sluice)
-    expect(await page.get('/')).not.toContain('paused by ada')
+    expect(await page.counted('/')).not.toContain('paused by ada')
     await page.act(`/queues/${queue}/pause`)
-    expect(await page.get('/')).toContain(`paused by ada@example.com`)
+    await page.counted('/', 'paused by ada@example.com')
   })
 })
 
@@ -55,7 +55,7 @@ describe('a queue', () => {
       .pipeline(queue, { retry })
       .handle(() => Promise.reject(new Error('no stock')))
       .runOnce()
-    const html = await new TestPage(sluice).get(`/queues/${queue}`)
+    const html = await new TestPage(sluice).counted(`/queues/${queue}`)
     expect(html).toContain('<dt>Attempts</dt><dd>7</dd>')
     expect(html).toContain('100 per 1s')
     expect(html).toContain('customer 7')
@@ -125,7 +125,7 @@ describe('whatever is stored', () => {
       '/schedules',
     ]
     for (const path of paths) {
-      const html = await page.get(path)
+      const html = await page.counted(path)
       expect([path, html.includes(ESCAPED)]).toEqual([path, true])
       expect(html).not.toMatch(/<script>|<img|\u202E/)
     }

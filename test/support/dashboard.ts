@@ -1,5 +1,6 @@
 import { type DashboardOptions, dashboard, type Viewer } from '../../packages/dashboard/src/index.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { waitFor } from './wait.ts'
 
 /** Where the page is mounted in tests. */
 export const ORIGIN = 'https://ops.example.com'
@@ -27,6 +28,15 @@ export class TestPage {
     const text = await answer.text()
     if (answer.status !== 200) throw new Error(`${path}: expected 200, received ${answer.status}: ${text}`)
     return text
+  }
+
+  /** A page with counts, which do not come at once on a busy machine; if `words` are given, once it has these. */
+  counted(path: string, words = ''): Promise<string> {
+    const whole = async () => {
+      const html = await this.get(path)
+      return !html.includes('being counted') && html.includes(words) ? html : undefined
+    }
+    return waitFor(whole, { what: `${path} with counts${words === '' ? '' : ` and "${words}"`}` })
   }
 
   /** Sends a form of the page itself. */
