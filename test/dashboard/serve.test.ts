@@ -26,6 +26,8 @@ describe('a page for this machine', () => {
     }
     const entered = await fetch(url, { redirect: 'manual' })
     expect([entered.status, entered.headers.get('location')]).toEqual([303, '/'])
+    const elsewhere = await fetch(`${url.origin}//evil.example/${url.search}`, { redirect: 'manual' })
+    expect(elsewhere.headers.get('location')).toBe('/evil.example/')
     const cookie = entered.headers.get('set-cookie') ?? ''
     expect(cookie).toMatch(/^sluice_dashboard_\d+=[\w-]{32}; HttpOnly; SameSite=Strict; Path=\/$/)
     const headers = { cookie: `other=1; ${cookie.split(';')[0]}` }

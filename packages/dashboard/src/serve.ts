@@ -73,7 +73,8 @@ class Entry {
     if (!this.#fits(given)) return this.refusal()
     url.searchParams.delete('token')
     const cookie = `${this.#cookie}=${this.#token}; HttpOnly; SameSite=Strict; Path=/`
-    const headers = { location: `${url.pathname}${url.search}`, 'set-cookie': cookie }
+    // Two slashes would lead to another host.
+    const headers = { location: `/${url.pathname.replace(/^\/+/, '')}${url.search}`, 'set-cookie': cookie }
     return guarded(new Response(null, { status: 303, headers }))
   }
 
