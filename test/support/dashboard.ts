@@ -6,7 +6,7 @@ import { waitFor } from './wait.ts'
 export const ORIGIN = 'https://ops.example.com'
 export const BASE = '/admin/sluice'
 
-export const ADA: Viewer = { user: 'ada@example.com', may: 'act' }
+const ADA: Viewer = { user: 'ada@example.com', may: 'act' }
 
 /** What a browser sends with a form of the page itself. */
 export const OWN_FORM = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' }

@@ -24,7 +24,7 @@ export function shownJson(text: string, mask: Mask): string {
 }
 
 /** Stands for what is masked. */
-export const HIDDEN = '••••••'
+const HIDDEN = '••••••'
 
 function masking(names: ReadonlySet<string>) {
   return (key: string, value: unknown, { source }: { readonly source?: string }): unknown => {
