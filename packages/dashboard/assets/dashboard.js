@@ -24,7 +24,7 @@ function isOn() {
   return button.getAttribute('aria-pressed') === 'true'
 }
 
-/** A page that nobody sees asks for nothing. */
+/** A hidden page asks for nothing. */
 function schedule(afterMs) {
   clearTimeout(timer)
   if (document.hidden || !isOn()) return

@@ -27,7 +27,7 @@ export interface ServedDashboard extends AsyncDisposable {
 }
 
 /**
- * Serves the page to this machine alone, at 127.0.0.1: whoever has the address may use it. The token in the address becomes a
+ * Serves the page to this machine alone, at 127.0.0.1: anyone with the address may use it. The token in the address becomes a
  * cookie of the browser. Requests for another host name are refused, so that no site of the web can reach it by a name of its own.
  *
  * @throws Error if the port is in use

@@ -82,7 +82,7 @@ async function confirmed(context: ActionContext): Promise<{ readonly choice: Dea
   const { form } = context
   const choice = chosen(context)
   const before = form.get('before') ?? ''
-  // Without the instant of the dry run this would change what nobody has seen.
+  // Without the instant of the dry run this would change dead letters that the question did not count.
   if (!/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(before) || Number.isNaN(Date.parse(before))) {
     throw new Refusal(400, 'Nothing was changed', 'before: expected the instant of the question, received none.')
   }

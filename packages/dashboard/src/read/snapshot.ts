@@ -30,7 +30,7 @@ export class Snapshot<Value> {
     return { value: last?.value, ageMs: last === undefined ? 0 : performance.now() - last.atMs }
   }
 
-  /** Something has changed: whoever asks next gets a new reading, if that is quick. */
+  /** Something has changed: the next reader gets a new reading, if that is quick. */
   expire(): void {
     this.#isStale = true
   }
