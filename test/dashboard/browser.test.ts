@@ -97,6 +97,7 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
       for (const box of (await page.getByRole('checkbox').all()).slice(0, 2)) await box.check()
       await page.getByRole('button', { name: 'Redrive selected' }).click()
       await page.getByText('2 messages selected').waitFor()
+      if (PICTURES !== undefined) await picture(page, `question-${javaScriptEnabled ? 'dialog' : 'page'}`)
       await page.getByRole('button', { name: 'Redrive 2' }).click()
       await page.getByText('2 dead letters put back').waitFor()
       expect((await sluice.operate.deadLetters.summarise({ queue: 'emails' })).total).toBe(before - 2)
