@@ -8081,12 +8081,15 @@ BEGIN
 END
 $$;
 
--- The name that was most likely meant, of the first 50.
+-- The name that was most likely meant, of the first 200.
 CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.name FROM (
-    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:50]) AS name
-  ) n WHERE n.distance IS NOT NULL AND n.name <> given ORDER BY n.distance, n.name LIMIT 1
+    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
+  ) n
+  -- A worker may write any name, and this one gets into a command.
+  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
+  ORDER BY n.distance, n.name LIMIT 1
 $$;
 
 -- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
@@ -8117,6 +8120,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'COMMIT.',
     pid => coalesce(w.pid, 0)) s
   ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
 $$;
 
 CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
@@ -8214,6 +8225,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
     since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
+$$;
+
+-- It is in flight, and a cancel has been asked for. Requests are kept for an hour, so there are few.
+CREATE FUNCTION sluice_private.why_cancel_asked(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT r.message_id, r.asked_at FROM sluice.cancel_request r WHERE r.queue = m.queue
+    ORDER BY r.queue DESC, r.id DESC LIMIT 1000
+  ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
+    format('A cancel was asked for %s ago: it is removed when its handler has ended.',
+      sluice_private.span_words(r.asked_at)),
+    since => r.asked_at) s
+  WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
 $$;
 
 -- A worker or a claim has it under a lease that has not ended.
@@ -8629,7 +8653,22 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
     RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
+  END IF;
+END
+$$;
+
+-- Of a message that is not there: it is dead, or has succeeded, or is gone.
+CREATE FUNCTION sluice_private.missing_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
+  END IF;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
   END IF;
 END
 $$;
@@ -8650,13 +8689,7 @@ DECLARE
 BEGIN
   SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = id;
   IF m.id IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
-    IF NOT FOUND THEN
-      RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
-    END IF;
-    IF NOT FOUND THEN
-      RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
-    END IF;
+    RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
     RETURN;
   END IF;
   holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
@@ -8664,6 +8697,9 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
+    IF reasons <> '{}' THEN
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+    END IF;
   END IF;
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);
@@ -8671,11 +8707,7 @@ BEGIN
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
-  IF reasons = '{}' AND pg_is_in_recovery() THEN
-    reasons := ARRAY[sluice_private.say('not_visible',
-      'It is due, and this is a standby, which sees no locks and no batches: ask the primary server.',
-      since => m.due_at)];
-  ELSIF reasons = '{}' THEN
+  IF reasons = '{}' THEN
     reasons := ARRAY[sluice_private.say('due_now',
       format('It has been due for %s, and nothing is in its way: the next claim takes it.',
         sluice_private.span_words(m.due_at)),
@@ -8702,6 +8734,40 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+-- Who has a dedupe key, and until when. kept: the window after success that ends last.
+CREATE FUNCTION sluice_private.why_key(
+  queue text, dedupe_key text, pointer sluice.dedupe, kept sluice.kept_key, holders bigint[]
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  name text := sluice_private.quoted(dedupe_key);
+  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+BEGIN
+  IF holders <> '{}' THEN
+    RETURN NEXT sluice_private.say('key_taken',
+      format('Message %s has the dedupe key %s', holders[1], name)
+        || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
+      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
+      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
+      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
+  ELSIF kept.until IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
+        sluice_private.span_words(kept.until)),
+      until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
+  ELSIF pointer.until > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
+        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
+  ELSE
+    RETURN NEXT sluice_private.say('key_free',
+      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
+      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
+  END IF;
+END
+$$;
+
 -- Who has a dedupe key, and until when; and then the reasons of the message that has it.
 CREATE FUNCTION sluice_private.key_reasons(queue text, dedupe_key text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -8714,8 +8780,6 @@ DECLARE
   kept sluice.kept_key;
   holders bigint[];
   writer integer;
-  name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
   writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
@@ -8723,28 +8787,7 @@ BEGIN
   SELECT k.* INTO kept FROM sluice.kept_key k
   WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
   holders := sluice_private.key_holders(pointer, locks);
-  IF holders <> '{}' THEN
-    RETURN NEXT sluice_private.say('key_taken',
-      format('Message %s has the dedupe key %s', holders[1], name)
-      || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
-      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
-      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
-      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
-  ELSIF kept.until IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
-        sluice_private.span_words(kept.until)), until => kept.until,
-      details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
-  ELSIF pointer.until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
-        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
-      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
-  ELSE
-    RETURN NEXT sluice_private.say('key_free',
-      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
-      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
-  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_key(queue, dedupe_key, pointer, kept, holders);
   IF writer IS NOT NULL THEN
     RETURN NEXT sluice_private.say('key_locked',
       'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);
@@ -8973,7 +9016,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r);
+    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
+    || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
     reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.',
         CASE WHEN before > 1000 THEN 'More than 1,000 unread events'
@@ -9111,28 +9155,48 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- What workers and claims have in flight of the queue, by their records.
-CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
+-- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
+-- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
+-- reads for the first time has no row.
+CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
+RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  FROM (
+    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
+    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+    WHERE b.queue = in_flight_of.queue LIMIT 1000
+  ) g
+  WHERE g.id < 0 OR (
+    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
+    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
+  )
+  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
+  UNION ALL
+  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
+  FROM (
+    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
+      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
+      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
+    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
+  ) g
+  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
+  GROUP BY g.claim_id, g.claimed_at
+$$;
+
+CREATE FUNCTION sluice_private.why_in_flight(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
-    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since,
+    SELECT sum(h.count)::bigint AS count, min(h.claimed_at) AS since,
            (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
-    FROM (
-      SELECT cardinality(b.message_ids) AS messages, b.claimed_at, 'worker ' || sluice_private.quoted(w.name) AS holder
-      FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
-      WHERE b.queue = why_in_hand.queue AND w.alive
-      UNION ALL
-      SELECT cardinality(c.message_ids), c.claimed_at, 'claim ' || c.id FROM (
-        SELECT c.* FROM sluice.claim c WHERE c.queue = why_in_hand.queue AND c.expires_at > clock_timestamp()
-        ORDER BY c.expires_at DESC LIMIT 1000
-      ) c
-    ) h
+    FROM sluice_private.in_flight_of(queue, locks) h
   ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
-    format('Workers and claims have taken %s that may be in flight: the oldest is with %s, for %s.',
-      sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
-    since => t.since, details => jsonb_build_object('messages', t.messages, 'holder', t.holder),
-    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ''' || queue || ''' ORDER BY claimed_at;') s
-  WHERE t.messages > 0
+    format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
+      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
+    since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
+    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
+  WHERE t.count > 0
 $$;
 
 -- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
@@ -9157,66 +9221,90 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) r LIMIT 3
 $$;
 
--- Nothing is there. A queue that nothing knows may be a typing mistake.
+-- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
 CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50);
-  nearest text := sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k));
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
+  nearest text := CASE WHEN is_stream
+    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
+    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
       format('Queue "%s" has no message, no settings and no worker.', queue)
+      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
+      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
+        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+-- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
+-- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
+         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
+  FROM (
+    SELECT ARRAY(
+      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
+    ) AS ids
+  ) recorded CROSS JOIN LATERAL (
+    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
+    FROM sluice_private.next_unkeyed(queue, locks) n
+  ) n
+$$;
+
+-- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
+-- a message that has failed, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
+         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
+         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
+         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
+  FROM (
+    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
+    FROM sluice_private.look_at_slots(queue, locks) s
+    UNION ALL
+    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
+           h.first_id
+    FROM sluice.slot o
+    CROSS JOIN LATERAL (
+      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
+    ) h
+    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
+    WHERE o.queue = count_slots.queue AND o.slot = 256
+  ) s
+$$;
+
+-- What holds up the first messages.
+CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  heads record;
-  slots record;
-  free bigint;
-  next_at timestamptz;
 BEGIN
-  SELECT count(*) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS free,
-         min(n.due_at) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS due_at,
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased) AS next_at,
-         count(*) FILTER (WHERE n.expired AND n.holder IS NULL) AS expired,
-         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked,
-         (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
-         min(n.id) FILTER (WHERE n.holder IS NOT NULL) AS locked_id
-  INTO heads FROM sluice_private.next_unkeyed(queue, locks) n;
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free,
-         min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at, min(s.next_at) AS next_at,
-         count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
-         count(*) FILTER (WHERE s.held > 0) AS held, min(s.first_id) FILTER (WHERE s.held > 0) AS first_id,
-         (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1] AS pid
-  INTO slots FROM sluice_private.look_at_slots(queue, locks) s;
-  free := heads.free + slots.free;
-  next_at := least(heads.next_at, slots.next_at);
-  IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(least(heads.due_at, slots.due_at))),
-      since => least(heads.due_at, slots.due_at), details => jsonb_build_object('due', free));
-  END IF;
-  IF heads.locked > 0 THEN
+  IF unkeyed.locked > 0 THEN
     RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked: message %s.', sluice_private.counted(heads.locked, 'message')
-        || CASE heads.locked WHEN 1 THEN ' is' ELSE ' are' END, heads.locked_id),
-      details => jsonb_build_object('locked', heads.locked, 'message', heads.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, heads.locked_id), pid => heads.pid);
+      format('%s among the first locked by a session that is no recorded batch: message %s.',
+        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
+        unkeyed.locked_id),
+      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
+      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
   END IF;
   IF slots.held > 0 THEN
     RETURN NEXT sluice_private.say('held',
@@ -9230,16 +9318,37 @@ BEGIN
       format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
       details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
-  IF heads.expired > 0 THEN
+END
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others.
+CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  slots record := sluice_private.count_slots(queue, locks);
+  free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
+  next_at timestamptz := least(unkeyed.next_at, slots.next_at);
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  IF free > 0 THEN
+    RETURN NEXT sluice_private.say('due_now',
+      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
+        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
+        sluice_private.span_words(due_at)),
+      since => due_at, details => jsonb_build_object('due', free));
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
+  IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
-      sluice_private.counted(heads.expired, 'message')), details => jsonb_build_object('count', heads.expired),
+      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.span_words(next_at)),
-      until => next_at);
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
   END IF;
 END
 $$;
@@ -9400,30 +9509,47 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+-- There is none of this name. Of the first 200 names it gives the nearest.
+CREATE FUNCTION sluice_private.why_no_schedule(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  s sluice.schedule;
-  nearest text;
+  nearest text := sluice_private.nearest_name(name,
+    ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 200));
 BEGIN
-  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
-  IF s.name IS NULL THEN
-    nearest := sluice_private.nearest_name(name, ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 50));
-    RETURN NEXT sluice_private.say('not_found', format('There is no schedule "%s".', name)
-      || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
-    RETURN;
-  END IF;
+  RETURN NEXT sluice_private.say('not_found',
+    format('There is no schedule "%s".', name) || coalesce(' Did you mean "' || nearest || '"?', ''),
+    details => jsonb_build_object('nearest', nearest),
+    remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
+END
+$$;
+
+CREATE FUNCTION sluice_private.why_schedule_paused(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
       format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
         coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
-      since => s.paused_at,
-      details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
+      since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
       remedy => format('npx sluice schedule resume %s', s.name));
   END IF;
+END
+$$;
+
+CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  s sluice.schedule;
+BEGIN
+  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
+  IF s.name IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_schedule(name);
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_schedule_paused(s);
   IF s.error IS NOT NULL THEN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',
@@ -9490,10 +9616,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
 $$;
 
+-- A definition without what a dump and a restore change: the parentheses around each AND of several.
+CREATE FUNCTION sluice_private.same_definition(definition text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT translate(definition, '() ' || chr(10), '')
+$$;
+
 -- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and
 -- rules, and per view, type and function, with a definition of at most 2,000 characters, and with what keeps it from
 -- working. Not the tables that are made at run time, for streams and days of history, and not the migrator's own. The
--- settings decide how the server writes a definition; a digest stands for the long ones. About 900 rows in 60 ms: it
+-- settings decide how the server writes a definition; a digest stands for the long ones. About 750 rows in 13 ms: it
 -- reads the catalogs, and none of the tables.
 CREATE FUNCTION sluice_private.catalog()
 RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
@@ -9508,7 +9640,7 @@ SET extra_float_digits = 1 AS $$
       AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
   ), found AS (
     SELECT CASE r.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind, r.name, NULL::text AS relation,
-           CASE WHEN r.relkind = 'v' THEN md5(pg_get_viewdef(r.oid))
+           CASE WHEN r.relkind = 'v' THEN md5(sluice_private.same_definition(pg_get_viewdef(r.oid)))
              ELSE CASE r.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END || 'TABLE'
                || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
     FROM relation r
@@ -9645,6 +9777,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH compared AS MATERIALIZED (
     SELECT coalesce(m.kind, c.kind) AS kind, coalesce(m.name, c.name) AS name,
            coalesce(m.relation, c.relation) AS relation, m.definition AS made, c.definition AS now, c.broken,
+           sluice_private.same_definition(m.definition) <> sluice_private.same_definition(c.definition) AS differs,
            m.server <> current_setting('server_version_num')::integer / 10000
              AND m.kind <> ALL ('{storage,column,table}') AS by_other_server
     FROM sluice.made m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
@@ -9668,11 +9801,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) o
   WHERE c.kind = 'storage' AND c.now <> c.made
   UNION ALL
-  SELECT 'schema.changed', CASE WHEN c.by_other_server THEN 'unknown' ELSE 'error' END, c.kind || ' ' || c.name,
-         CASE WHEN c.by_other_server
-                THEN format('The %s %s was noted by another version of the server, so it cannot be compared',
-                  c.kind, c.name)
-              WHEN c.kind IN ('function', 'view')
+  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
+         format('Another version of the server has noted them, and they cannot be compared: %s',
+           string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
+         'SELECT sluice_private.note_made(); -- once, if the server was upgraded and no other finding schema.* is left'
+  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND c.by_other_server HAVING count(*) > 0
+  UNION ALL
+  SELECT 'schema.changed', 'error', c.kind || ' ' || c.name,
+         CASE WHEN c.kind IN ('function', 'view')
                 THEN format('The %s %s is not as the migration made it', c.kind, c.name)
               ELSE format('The %s %s is not as the migration made it: expected %s, found %s', c.kind, c.name,
                 coalesce(nullif(left(c.made, 300), ''), 'none'), coalesce(nullif(left(c.now, 300), ''), 'none')) END,
@@ -9681,7 +9817,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
               WHEN 'trigger' THEN concat_ws(' ',
                 format('DROP TRIGGER %s ON %s;', substr(c.name, length(c.relation) + 2), c.relation), c.made || ';')
               ELSE 'npx sluice migrate --print # has its definition' END
-  FROM compared c WHERE c.kind <> 'storage' AND c.now <> c.made
+  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND NOT c.by_other_server
   UNION ALL
   SELECT 'schema.' || c.broken, 'error', c.kind || ' ' || c.name,
          CASE c.broken WHEN 'disabled' THEN format('The trigger %s does not fire', c.name)
@@ -9706,8 +9842,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE NOT EXISTS (SELECT FROM sluice.made)
 $$;
 
--- Whose the objects are, and who may run the functions that have the rights of their owner. The tables of streams and
--- of the history belong to it too: maintenance drops them.
+-- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
+-- theirs. The tables of streams and of the history belong to the owner too: maintenance drops them.
 CREATE FUNCTION sluice_private.doctor_owner(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH schema_owner AS (
@@ -9737,6 +9873,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM pg_proc p
   WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
     AND has_function_privilege('public', p.oid, 'EXECUTE')
+  UNION ALL
+  -- sluice_admin reads every view, and one of the roles may call each function. Where it has no right on the schema,
+  -- the roles are of another database.
+  SELECT 'privileges.roles', 'warning', 'roles of Sluice',
+         format('No role has the rights on %s that "sluice roles" grants: a migration has made it since, or it was '
+           'revoked',
+           string_agg(l.name, ', ' ORDER BY l.name)), 'npx sluice roles'
+  FROM (
+    SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_roles r ON r.rolname = 'sluice_admin'
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v'
+      AND NOT has_table_privilege(r.oid, c.oid, 'SELECT')
+    UNION ALL
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    WHERE p.pronamespace = 'sluice'::regnamespace AND NOT EXISTS (
+      SELECT FROM pg_roles r
+      WHERE r.rolname IN ('sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_admin', 'sluice_reader',
+          'sluice_claimer')
+        AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
+    )
+  ) l
+  WHERE EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = 'sluice_admin' AND has_schema_privilege(r.oid, 'sluice', 'USAGE')
+  )
+  HAVING count(*) > 0
 $$;
 
 -- schema/71_doctor_server.sql
@@ -9853,8 +10013,10 @@ $$;
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('the tables of Sluice have %s dead rows, the most in %s', coalesce(sum(s.n_dead_tup), 0),
-    coalesce((array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1], 'none'))
+  SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
+    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+      (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
+    ELSE 'the tables of Sluice have no dead rows yet' END
   FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
 $$;
 
@@ -9955,9 +10117,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          'npx sluice status --json # names and versions; deploy the newest everywhere'
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s workers', count(*)),
-         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that '
-           'kills its process is not found out',
+  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+         format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
+           'process is not found out',
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0

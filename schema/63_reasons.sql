@@ -116,12 +116,15 @@ BEGIN
 END
 $$;
 
--- The name that was most likely meant, of the first 50.
+-- The name that was most likely meant, of the first 200.
 CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT n.name FROM (
-    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:50]) AS name
-  ) n WHERE n.distance IS NOT NULL AND n.name <> given ORDER BY n.distance, n.name LIMIT 1
+    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
+  ) n
+  -- A worker may write any name, and this one gets into a command.
+  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
+  ORDER BY n.distance, n.name LIMIT 1
 $$;
 
 -- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
@@ -152,6 +155,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'COMMIT.',
     pid => coalesce(w.pid, 0)) s
   ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
 $$;
 
 CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
@@ -249,6 +260,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
     since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
+$$;
+
+-- It is in flight, and a cancel has been asked for. Requests are kept for an hour, so there are few.
+CREATE FUNCTION sluice_private.why_cancel_asked(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT r.message_id, r.asked_at FROM sluice.cancel_request r WHERE r.queue = m.queue
+    ORDER BY r.queue DESC, r.id DESC LIMIT 1000
+  ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
+    format('A cancel was asked for %s ago: it is removed when its handler has ended.',
+      sluice_private.span_words(r.asked_at)),
+    since => r.asked_at) s
+  WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
 $$;
 
 -- A worker or a claim has it under a lease that has not ended.

@@ -31,7 +31,22 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
     RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
+  END IF;
+END
+$$;
+
+-- Of a message that is not there: it is dead, or has succeeded, or is gone.
+CREATE FUNCTION sluice_private.missing_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
+  END IF;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
   END IF;
 END
 $$;
@@ -52,13 +67,7 @@ DECLARE
 BEGIN
   SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = id;
   IF m.id IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
-    IF NOT FOUND THEN
-      RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
-    END IF;
-    IF NOT FOUND THEN
-      RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
-    END IF;
+    RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
     RETURN;
   END IF;
   holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
@@ -66,6 +75,9 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
+    IF reasons <> '{}' THEN
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+    END IF;
   END IF;
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);
@@ -73,11 +85,7 @@ BEGIN
   IF reasons = '{}' THEN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
-  IF reasons = '{}' AND pg_is_in_recovery() THEN
-    reasons := ARRAY[sluice_private.say('not_visible',
-      'It is due, and this is a standby, which sees no locks and no batches: ask the primary server.',
-      since => m.due_at)];
-  ELSIF reasons = '{}' THEN
+  IF reasons = '{}' THEN
     reasons := ARRAY[sluice_private.say('due_now',
       format('It has been due for %s, and nothing is in its way: the next claim takes it.',
         sluice_private.span_words(m.due_at)),
@@ -104,6 +112,40 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+-- Who has a dedupe key, and until when. kept: the window after success that ends last.
+CREATE FUNCTION sluice_private.why_key(
+  queue text, dedupe_key text, pointer sluice.dedupe, kept sluice.kept_key, holders bigint[]
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  name text := sluice_private.quoted(dedupe_key);
+  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+BEGIN
+  IF holders <> '{}' THEN
+    RETURN NEXT sluice_private.say('key_taken',
+      format('Message %s has the dedupe key %s', holders[1], name)
+        || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
+      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
+      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
+      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
+  ELSIF kept.until IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
+        sluice_private.span_words(kept.until)),
+      until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
+  ELSIF pointer.until > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
+        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
+  ELSE
+    RETURN NEXT sluice_private.say('key_free',
+      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
+      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
+  END IF;
+END
+$$;
+
 -- Who has a dedupe key, and until when; and then the reasons of the message that has it.
 CREATE FUNCTION sluice_private.key_reasons(queue text, dedupe_key text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -116,8 +158,6 @@ DECLARE
   kept sluice.kept_key;
   holders bigint[];
   writer integer;
-  name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
   writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
@@ -125,28 +165,7 @@ BEGIN
   SELECT k.* INTO kept FROM sluice.kept_key k
   WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
   holders := sluice_private.key_holders(pointer, locks);
-  IF holders <> '{}' THEN
-    RETURN NEXT sluice_private.say('key_taken',
-      format('Message %s has the dedupe key %s', holders[1], name)
-      || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
-      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
-      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
-      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
-  ELSIF kept.until IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
-        sluice_private.span_words(kept.until)), until => kept.until,
-      details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
-  ELSIF pointer.until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
-        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
-      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
-  ELSE
-    RETURN NEXT sluice_private.say('key_free',
-      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
-      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
-  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_key(queue, dedupe_key, pointer, kept, holders);
   IF writer IS NOT NULL THEN
     RETURN NEXT sluice_private.say('key_locked',
       'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);

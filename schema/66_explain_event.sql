@@ -184,7 +184,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r);
+    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
+    || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
     reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.',
         CASE WHEN before > 1000 THEN 'More than 1,000 unread events'

@@ -66,28 +66,48 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- What workers and claims have in flight of the queue, by their records.
-CREATE FUNCTION sluice_private.why_in_hand(queue text) RETURNS SETOF sluice_private.reason
+-- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
+-- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
+-- reads for the first time has no row.
+CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
+RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  FROM (
+    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
+    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+    WHERE b.queue = in_flight_of.queue LIMIT 1000
+  ) g
+  WHERE g.id < 0 OR (
+    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
+    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
+  )
+  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
+  UNION ALL
+  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
+  FROM (
+    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
+      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
+      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
+    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
+  ) g
+  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
+  GROUP BY g.claim_id, g.claimed_at
+$$;
+
+CREATE FUNCTION sluice_private.why_in_flight(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
-    SELECT sum(h.messages) AS messages, min(h.claimed_at) AS since,
+    SELECT sum(h.count)::bigint AS count, min(h.claimed_at) AS since,
            (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
-    FROM (
-      SELECT cardinality(b.message_ids) AS messages, b.claimed_at, 'worker ' || sluice_private.quoted(w.name) AS holder
-      FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
-      WHERE b.queue = why_in_hand.queue AND w.alive
-      UNION ALL
-      SELECT cardinality(c.message_ids), c.claimed_at, 'claim ' || c.id FROM (
-        SELECT c.* FROM sluice.claim c WHERE c.queue = why_in_hand.queue AND c.expires_at > clock_timestamp()
-        ORDER BY c.expires_at DESC LIMIT 1000
-      ) c
-    ) h
+    FROM sluice_private.in_flight_of(queue, locks) h
   ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
-    format('Workers and claims have taken %s that may be in flight: the oldest is with %s, for %s.',
-      sluice_private.counted(t.messages, 'message'), t.holder, sluice_private.span_words(t.since)),
-    since => t.since, details => jsonb_build_object('messages', t.messages, 'holder', t.holder),
-    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ''' || queue || ''' ORDER BY claimed_at;') s
-  WHERE t.messages > 0
+    format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
+      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
+    since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
+    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
+  WHERE t.count > 0
 $$;
 
 -- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
@@ -112,66 +132,90 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) r LIMIT 3
 $$;
 
--- Nothing is there. A queue that nothing knows may be a typing mistake.
+-- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
 CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50);
-  nearest text := sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k));
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
+  nearest text := CASE WHEN is_stream
+    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
+    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
   IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
       format('Queue "%s" has no message, no settings and no worker.', queue)
+      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
       || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => CASE WHEN nearest IS NOT NULL THEN 'npx sluice explain ' || nearest ELSE 'npx sluice status' END);
+      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
+        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+-- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
+-- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
+         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
+  FROM (
+    SELECT ARRAY(
+      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
+    ) AS ids
+  ) recorded CROSS JOIN LATERAL (
+    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
+    FROM sluice_private.next_unkeyed(queue, locks) n
+  ) n
+$$;
+
+-- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
+-- a message that has failed, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
+         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
+         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
+         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
+  FROM (
+    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
+    FROM sluice_private.look_at_slots(queue, locks) s
+    UNION ALL
+    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
+           h.first_id
+    FROM sluice.slot o
+    CROSS JOIN LATERAL (
+      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
+    ) h
+    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
+    WHERE o.queue = count_slots.queue AND o.slot = 256
+  ) s
+$$;
+
+-- What holds up the first messages.
+CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  heads record;
-  slots record;
-  free bigint;
-  next_at timestamptz;
 BEGIN
-  SELECT count(*) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS free,
-         min(n.due_at) FILTER (WHERE n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired) AS due_at,
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased) AS next_at,
-         count(*) FILTER (WHERE n.expired AND n.holder IS NULL) AS expired,
-         count(*) FILTER (WHERE n.holder IS NOT NULL) AS locked,
-         (array_agg(n.holder) FILTER (WHERE n.holder IS NOT NULL))[1] AS pid,
-         min(n.id) FILTER (WHERE n.holder IS NOT NULL) AS locked_id
-  INTO heads FROM sluice_private.next_unkeyed(queue, locks) n;
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0) AS free,
-         min(s.due_at) FILTER (WHERE s.holder IS NULL) AS due_at, min(s.next_at) AS next_at,
-         count(*) FILTER (WHERE s.holder IS NOT NULL) AS busy,
-         count(*) FILTER (WHERE s.held > 0) AS held, min(s.first_id) FILTER (WHERE s.held > 0) AS first_id,
-         (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1] AS pid
-  INTO slots FROM sluice_private.look_at_slots(queue, locks) s;
-  free := heads.free + slots.free;
-  next_at := least(heads.next_at, slots.next_at);
-  IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(least(heads.due_at, slots.due_at))),
-      since => least(heads.due_at, slots.due_at), details => jsonb_build_object('due', free));
-  END IF;
-  IF heads.locked > 0 THEN
+  IF unkeyed.locked > 0 THEN
     RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked: message %s.', sluice_private.counted(heads.locked, 'message')
-        || CASE heads.locked WHEN 1 THEN ' is' ELSE ' are' END, heads.locked_id),
-      details => jsonb_build_object('locked', heads.locked, 'message', heads.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, heads.locked_id), pid => heads.pid);
+      format('%s among the first locked by a session that is no recorded batch: message %s.',
+        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
+        unkeyed.locked_id),
+      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
+      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
   END IF;
   IF slots.held > 0 THEN
     RETURN NEXT sluice_private.say('held',
@@ -185,16 +229,37 @@ BEGIN
       format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
       details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_in_hand(queue);
-  IF heads.expired > 0 THEN
+END
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others.
+CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  slots record := sluice_private.count_slots(queue, locks);
+  free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
+  next_at timestamptz := least(unkeyed.next_at, slots.next_at);
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  IF free > 0 THEN
+    RETURN NEXT sluice_private.say('due_now',
+      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
+        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
+        sluice_private.span_words(due_at)),
+      since => due_at, details => jsonb_build_object('due', free));
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
+  IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
-      sluice_private.counted(heads.expired, 'message')), details => jsonb_build_object('count', heads.expired),
+      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.span_words(next_at)),
-      until => next_at);
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
   END IF;
 END
 $$;

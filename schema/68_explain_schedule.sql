@@ -71,30 +71,47 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+-- There is none of this name. Of the first 200 names it gives the nearest.
+CREATE FUNCTION sluice_private.why_no_schedule(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  s sluice.schedule;
-  nearest text;
+  nearest text := sluice_private.nearest_name(name,
+    ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 200));
 BEGIN
-  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
-  IF s.name IS NULL THEN
-    nearest := sluice_private.nearest_name(name, ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 50));
-    RETURN NEXT sluice_private.say('not_found', format('There is no schedule "%s".', name)
-      || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
-    RETURN;
-  END IF;
+  RETURN NEXT sluice_private.say('not_found',
+    format('There is no schedule "%s".', name) || coalesce(' Did you mean "' || nearest || '"?', ''),
+    details => jsonb_build_object('nearest', nearest),
+    remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
+END
+$$;
+
+CREATE FUNCTION sluice_private.why_schedule_paused(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
       format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
         coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
-      since => s.paused_at,
-      details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
+      since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
       remedy => format('npx sluice schedule resume %s', s.name));
   END IF;
+END
+$$;
+
+CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  s sluice.schedule;
+BEGIN
+  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
+  IF s.name IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_schedule(name);
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_schedule_paused(s);
   IF s.error IS NOT NULL THEN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',

@@ -110,8 +110,10 @@ $$;
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('the tables of Sluice have %s dead rows, the most in %s', coalesce(sum(s.n_dead_tup), 0),
-    coalesce((array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1], 'none'))
+  SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
+    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+      (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
+    ELSE 'the tables of Sluice have no dead rows yet' END
   FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
 $$;
 

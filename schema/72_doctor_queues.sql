@@ -29,9 +29,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          'npx sluice status --json # names and versions; deploy the newest everywhere'
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s workers', count(*)),
-         format('%s run behind a pooler without a direct connection: no notification reaches them, and a message that '
-           'kills its process is not found out',
+  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+         format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
+           'process is not found out',
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0

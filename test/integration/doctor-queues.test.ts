@@ -44,6 +44,16 @@ describe('workers', () => {
     ])
   })
 
+  test('cannot make another command of a remedy by what they say of their machine', async ({ database, queue }) => {
+    await register(database, { name: `evil.${queue}`, queues: [queue], alive: true })
+    await database.sql(
+      `UPDATE sluice.worker SET seen_at = seen_at - interval '2 minutes', host = E'host\nrm -rf $(HOME)' WHERE name = $1`,
+      [`evil.${queue}`],
+    )
+    const evil = (await about(database, `evil.${queue}`)).map(({ remedy }) => remedy)
+    expect(evil).toEqual(['kill -9 1 # on host?rm?-rf???HOME?'])
+  })
+
   test('that vanished with messages which nobody else has noticed are found', async ({ database, queue }) => {
     await register(database, { name: `gone.${queue}`, queues: [queue], alive: false, inHand: 3 })
     await register(database, { name: `idle.${queue}`, queues: [queue], alive: false })
@@ -90,7 +100,7 @@ describe('workers', () => {
       .subscribe()
     await registered(database, 'pooled')
     expect(await about(database, 'workers.pooled')).toMatchObject([
-      { severity: 'warning', finding: expect.stringMatching(/^pooled run behind a pooler/) },
+      { severity: 'warning', finding: expect.stringMatching(/^Behind a pooler without a direct connection: pooled\./) },
     ])
   })
 })

@@ -2,6 +2,7 @@ import pg from 'pg'
 import { describe, expect, inject, onTestFinished } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { found } from '../support/rows/findings.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { ROLES_SQL } from '../support/servers/logins.ts'
@@ -259,6 +260,9 @@ describe('on a standby', () => {
     expect(await found(pair.standby, 'schema')).toMatchObject([{ subject: 'index sluice.message_lease_idx' }])
     expect(await found(pair.standby, 'queues')).toEqual([])
     expect(await found(pair.standby, 'doctor')).toEqual([])
+    const { code, stdout } = await runCli(['doctor', '--json'], { DATABASE_URL: pair.standby.url })
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check: 'server.standby' }))
   })
 })
 

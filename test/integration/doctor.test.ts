@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { ack } from '../../src/message.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { findingsOf, found } from '../support/rows/findings.ts'
 import { append, makeStream } from '../support/rows/streams.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
@@ -34,6 +35,23 @@ describe('the doctor finds nothing', () => {
       .runOnce()
     await sluice.operate.maintain()
     expect(await database.sql(`SELECT FROM pg_class WHERE relname ~ '^(completed_2|event_1_0)'`)).not.toHaveLength(0)
+    expect(await findingsOf(database)).toEqual([])
+  })
+
+  test('where all checks are made again from the words of the server, as a restore does', async () => {
+    const database = await fresh()
+    await database.sql(`DO $$ DECLARE c record; BEGIN
+      FOR c IN SELECT o.conrelid::regclass AS t, quote_ident(o.conname) AS name, pg_get_constraintdef(o.oid) AS text
+               FROM pg_constraint o WHERE o.contype = 'c' AND o.connamespace = 'sluice'::regnamespace AND o.conrelid <> 0
+      LOOP
+        EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %s, ADD CONSTRAINT %s %s', c.t, c.name, c.name, c.text);
+      END LOOP;
+    END $$`)
+    const definition = `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname LIKE 'tenant: 1 to 255 bytes, w%'`
+    const [now] = await database.sql(definition)
+    const [made] = await database.sql(`SELECT definition AS pg_get_constraintdef FROM sluice.made
+      WHERE name LIKE 'sluice.schedule."tenant: 1%'`)
+    expect(now).not.toEqual(made)
     expect(await findingsOf(database)).toEqual([])
   })
 
@@ -186,6 +204,25 @@ describe('the doctor', () => {
     })
   })
 
+  test('finds that the roles lack what sluice roles would grant, once it has been run in the database', async () => {
+    const database = await fresh()
+    expect(await found(database, 'privileges')).toEqual([])
+    await database.sql(ROLES_SQL)
+    expect(await found(database, 'privileges')).toEqual([])
+    await database.sql('REVOKE ALL ON sluice.messages FROM sluice_admin')
+    await database.sql('REVOKE ALL ON FUNCTION sluice.pop FROM sluice_claimer')
+    expect(await found(database, 'privileges')).toMatchObject([
+      {
+        check: 'privileges.roles',
+        severity: 'warning',
+        finding: expect.stringMatching(/^No role has the rights on sluice.messages, sluice.pop\(.*\) that/),
+        remedy: 'npx sluice roles',
+      },
+    ])
+    expect(await runCli(['roles'], { DATABASE_URL: database.url })).toMatchObject({ code: 0 })
+    expect(await found(database, 'privileges')).toEqual([])
+  })
+
   test('names a table that is gone once, without all that belonged to it, and says which part could not look', async () => {
     const database = await fresh()
     await database.sql('DROP TABLE sluice.crash')
@@ -213,11 +250,19 @@ describe('the doctor', () => {
 
   test('takes no difference for damage where another version of the server has written the definition', async () => {
     const database = await fresh()
-    await database.sql(`UPDATE sluice.made SET server = server - 1, definition = definition || ' in other words'
-                        WHERE name = 'sluice.message_due_idx'`)
-    expect(await findingsOf(database)).toMatchObject([
-      { check: 'schema.changed', severity: 'unknown', subject: 'index sluice.message_due_idx' },
-    ])
+    await database.sql(`UPDATE sluice.made SET server = server - 1;
+      UPDATE sluice.made SET definition = definition || ' in other words'
+      WHERE name IN ('sluice.message_due_idx', 'sluice.claims') AND kind IN ('index', 'view')`)
+    const [unknown, ...others] = await findingsOf(database)
+    expect(others).toEqual([])
+    expect(unknown).toMatchObject({
+      check: 'schema.changed',
+      severity: 'unknown',
+      subject: '2 definitions',
+      finding: expect.stringContaining(': index sluice.message_due_idx, view sluice.claims'),
+    })
+    await database.sql(unknown!.remedy.split('; --')[0]!)
+    expect(await findingsOf(database)).toEqual([])
   })
 
   test('says that it cannot compare where nothing is noted', async () => {

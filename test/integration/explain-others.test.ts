@@ -96,14 +96,27 @@ describe('a queue', () => {
     expect(words(await sluice.operate.queues.explain(`${queue}.reprots`))).toEqual(['empty'])
   })
 
+  test('that is a stream, or nearly the queue of a group, names the group', async ({ queue, sluice }) => {
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'billing')
+    for (const name of [queue, `${queue}:biling`]) {
+      expect((await sluice.operate.queues.explain(name)).headline).toMatchObject({
+        reason: 'unknown_queue',
+        remedy: `npx sluice explain ${queue}:billing`,
+      })
+    }
+    expect(words(await sluice.operate.queues.explain(`${queue}:billing`))).toEqual(['no_worker', 'empty'])
+  })
+
   test('is paused and has no worker, and moves when both are mended', async ({ queue, sluice }) => {
     await put(sluice, queue, [1, 2])
     await sluice.operate.queues.pause(queue, { by: 'ada' })
     expect(words(await sluice.operate.queues.explain(queue))).toEqual(['paused', 'no_worker', 'due_now'])
     await sluice.operate.queues.resume(queue)
     await busyWorker(sluice, queue)
-    const { headline } = await sluice.operate.queues.explain(queue)
-    expect(headline.reason).toBe('due_now')
+    const both = async () => words(await sluice.operate.queues.explain(queue))
+    await waitFor(async () => (await both()).includes('in_flight'), { what: 'the record of the batch' })
+    expect(await both()).toEqual(['due_now', 'in_flight'])
   })
 
   test('has nothing due says when the next message falls due', async ({ queue, sluice }) => {
@@ -153,7 +166,9 @@ describe('a queue', () => {
     const one = await sluice.operate.queues.explain(queue)
     expect(words(one)).toContain('tenant_limit')
     expect(words(one)).not.toContain('queue_limit')
-    expect(reasonOf(one, 'in_flight').explanation).toContain(`with claim ${claim!.id}, for `)
+    expect(reasonOf(one, 'in_flight').explanation).toContain(
+      `1 message is in flight: the oldest with claim ${claim!.id}, for `,
+    )
     await put(sluice, queue, [3], { tenant: 'b' })
     const second = await sluice.claim(queue, { limit: 1 })
     expect(words(await sluice.operate.queues.explain(queue))).toContain('queue_limit')

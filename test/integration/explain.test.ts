@@ -9,10 +9,11 @@ import { keepHistory } from '../support/rows/history.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('a message in hand', () => {
-  test('is in flight in a worker, with its process and the session of its batch; and gone when it was handled', async ({
+  test('is in flight in a worker, with its process and the session of its batch, and gone when it was cancelled', async ({
     queue,
     sluice,
   }) => {
@@ -31,8 +32,10 @@ describe('a message in hand', () => {
     expect(others).toEqual([])
     const known = await sluice.operate.messages.status(queue, id)
     expect(headline.details.pid).toBe(known.lockedBy)
+    await sluice.operate.messages.cancel(queue, id)
+    expect(words(await explain())).toEqual(['in_flight', 'cancel_asked'])
     release()
-    await waitFor(async () => (await explain()).headline.reason === 'not_found', { what: 'the message to be handled' })
+    await waitFor(async () => (await explain()).headline.reason === 'not_found', { what: 'the message to be removed' })
   })
 
   test('is leased by a worker until an instant, and gone when it was handled', async ({ queue, sluice }) => {
@@ -301,6 +304,36 @@ describe('a message with an ordering key', () => {
       details: { slot, message: id, sameKey: false, application: 'sluice' },
     })
     expect(words(await sluice.operate.messages.explain(queue, free))).toEqual(['due_now'])
+  })
+})
+
+describe('a message of a queue that is handled in order as a whole', () => {
+  const ordered = { ordered: true, concurrency: 1, batchSize: 1 } as const
+
+  test('waits for the batch that is in flight', async ({ queue, sluice }) => {
+    const { id } = await busyWorker(sluice, queue, ordered, {})
+    const [waiting = ''] = await put(sluice, queue, [1])
+    const explain = () => sluice.operate.messages.explain(queue, waiting)
+    await waitFor(async () => (await explain()).headline.details.message === id, { what: 'the record of the batch' })
+    const { headline } = await explain()
+    expect(headline).toMatchObject({ reason: 'slot_busy', details: { slot: 256, message: id } })
+    expect(headline.explanation).toContain('A batch that keeps the order of the whole queue is in flight')
+    expect(words(await sluice.operate.queues.explain(queue))).not.toContain('due_now')
+  })
+
+  test('waits for the one that has failed, and is behind it when that is due again', async ({ queue, sluice }) => {
+    const [first = '', second = ''] = await put(sluice, queue, [1, 2])
+    const retry = { kind: 'fixed', delay: '1h' } as const
+    await sluice
+      .pipeline(queue, { ...ordered, retry })
+      .handle(() => raise('no card'))
+      .runOnce()
+    const held = reasonOf(await sluice.operate.messages.explain(queue, second), 'held')
+    expect(held).toMatchObject({ details: { message: first }, remedy: `npx sluice message run-now ${queue} ${first}` })
+    expect(held.explanation).toMatch(/^The queue is handled in order, and waits for message /)
+    expect(words(await sluice.operate.queues.explain(queue))).toEqual(['no_worker', 'held', 'scheduled'])
+    await sluice.operate.messages.runNow(queue, first)
+    expect(words(await sluice.operate.messages.explain(queue, second))).not.toContain('held')
   })
 })
 

@@ -51,6 +51,13 @@ test('on a hot standby the views and the command line show all but what workers 
   expect(await pair.standby.sql('SELECT stream, events::integer FROM sluice.streams')).toEqual([
     { stream: 'orders', events: 0 },
   ])
+  const explained = async (on: typeof pair.primary, call: string) =>
+    (await on.sql<{ reason: string }>(`SELECT reason FROM sluice.${call}`)).map(({ reason }) => reason)
+  const [{ id }] = (await pair.primary.sql(`SELECT id FROM sluice.messages WHERE queue = 'busy'`)) as [{ id: string }]
+  expect(await explained(pair.primary, `explain('busy', ${id})`)).toEqual(['in_flight'])
+  expect(await explained(pair.standby, `explain('busy', ${id})`)).toEqual(['not_visible'])
+  expect(await explained(pair.standby, `explain_queue('busy')`)).toEqual(['not_visible', 'due_now'])
+  expect(await explained(pair.standby, `explain('idle', 999999)`)).toEqual(['never_existed'])
   // It knows of no locks, so it cannot tell which appends are open.
   await expect(pair.standby.sql(`SELECT * FROM sluice_private.stream_stable_ends('orders')`)).rejects.toThrow(
     'expected the primary server',

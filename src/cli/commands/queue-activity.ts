@@ -41,6 +41,7 @@ function columns(stepMs: number): readonly TableColumn<QueueActivity>[] {
     { title: 'P99', align: 'right', cell: ({ waitingP99Ms }) => age(waitingP99Ms) },
     { title: 'TOOK P50', align: 'right', cell: ({ handlingP50Ms }) => age(handlingP50Ms) },
     { title: 'P99', align: 'right', cell: ({ handlingP99Ms }) => age(handlingP99Ms) },
+    { title: 'BATCHES', align: 'right', cell: ({ batches }) => batches },
     { title: 'IN ALL', align: 'right', cell: ({ handlingTotalMs }) => formatAge(handlingTotalMs) },
   ]
 }

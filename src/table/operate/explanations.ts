@@ -31,6 +31,7 @@ export type ReasonWord =
   | 'leased'
   | 'claimed'
   | 'locked'
+  | 'cancel_asked'
   | 'expired'
   | 'scheduled'
   | 'retrying'
