@@ -43,7 +43,10 @@ export default defineConfig({
     expect: { poll: { timeout: 30_000 } },
     projects: [
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
-      { extends: true, test: { name: 'integration', ...onServer(['test/integration/**/*.test.ts'], PROOF) } },
+      {
+        extends: true,
+        test: { name: 'integration', ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF) },
+      },
       { extends: true, test: { name: 'proof', ...onServer(PROOF) } },
     ],
   },

@@ -3,7 +3,8 @@ import { runDemo } from './run-demo.ts'
 
 interface Options {
   readonly orders?: number
-  readonly json?: true
+  readonly json?: boolean
+  readonly dashboard?: boolean
 }
 
 /** The command line of `npm run demo`. */
@@ -12,9 +13,10 @@ export function createProgram(): Command {
     .description('A small shop on a real queue: orders, workers that fail and die, and a check that nothing is lost.')
     .option('--orders <count>', 'how many orders to place (default: 1000)', countOfOrders)
     .option('--json', 'print the audit as JSON on stdout, and all else on stderr')
+    .option('--dashboard', 'show the page in a browser, and leave the shop running until Ctrl-C')
     .addHelpText('after', '\nOn the server of DATABASE_URL if it is set, else on one of its own.')
-    .action(async ({ orders, json }: Options) => {
-      process.exitCode = await runDemo({ json: json ?? false, ...(orders !== undefined && { orders }) })
+    .action(async ({ orders, json = false, dashboard = false }: Options) => {
+      process.exitCode = await runDemo({ orders, json, dashboard })
     })
 }
 

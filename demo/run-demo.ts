@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Table from 'cli-table3'
 import { type Kysely, sql } from 'kysely'
 import pg from 'pg'
+import { serveDashboard } from '../packages/dashboard/src/index.ts'
 import { findServer } from '../server/find-server.ts'
 import { type Audit, passed, takeAudit } from './audit.ts'
 import { MailService } from './mail-service.ts'
@@ -16,6 +18,8 @@ export interface DemoOptions {
   readonly orders?: number | undefined
   /** Print one JSON object last, and progress to stderr. */
   readonly json: boolean
+  /** Serve the page, and leave the shop running until a signal. */
+  readonly dashboard: boolean
 }
 
 const WORKERS = 3
@@ -24,7 +28,7 @@ const WORKERS = 3
  * Runs a small shop on Sluice: an order service, three worker processes, a mail service, a report, failures, a poison message
  * and a killed worker; then lets SQL judge. Returns the exit code: 0 if nothing was lost, doubled, out of order or misreported.
  */
-export async function runDemo({ orders = 1_000, json }: DemoOptions): Promise<number> {
+export async function runDemo({ orders = 1_000, json, dashboard }: DemoOptions): Promise<number> {
   const log = json ? process.stderr : process.stdout
   log.write('Starting PostgreSQL …\n')
   const server = await findServer()
@@ -35,12 +39,15 @@ export async function runDemo({ orders = 1_000, json }: DemoOptions): Promise<nu
   try {
     await createTables(shop)
     await workers.start(WORKERS)
+    await using page = dashboard ? await serveDashboard(shop.sluice, { user: 'demo' }) : undefined
+    if (page !== undefined) log.write(`The page is at ${page.url}\n`)
     const startedAt = performance.now()
     await trade({ shop, workers, orders, log })
     const seconds = (performance.now() - startedAt) / 1_000
     const audit = await takeAudit(shop.db)
     print(audit, seconds, log)
     if (json) process.stdout.write(`${JSON.stringify(rounded(audit))}\n`)
+    if (page !== undefined) await untilSignal(page.url, log)
     return passed(audit) ? 0 : 1
   } finally {
     await workers.stop()
@@ -49,6 +56,12 @@ export async function runDemo({ orders = 1_000, json }: DemoOptions): Promise<nu
     await database.drop()
     await server.stop()
   }
+}
+
+/** The workers go on, so that what is redriven or enqueued on the page is handled. */
+async function untilSignal(url: string, log: NodeJS.WriteStream): Promise<void> {
+  log.write(`The shop stays open until Ctrl-C: ${url}\n`)
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
 }
 
 interface Trade {

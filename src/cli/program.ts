@@ -4,6 +4,7 @@ import { VERSION } from '../basics/version.ts'
 import { addAudit } from './commands/audit.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
+import { addDashboard } from './commands/dashboard.ts'
 import { addDead } from './commands/dead.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEnqueue } from './commands/enqueue.ts'
@@ -62,6 +63,7 @@ const COMMANDS = [
   addMaintain,
   addMetrics,
   addWork,
+  addDashboard,
   addHelp,
 ] as const
 
@@ -111,6 +113,7 @@ Examples:
   $ sluice stream tail orders       the events of a stream as they are appended
   $ sluice group list               the groups of streams, and how far behind they are
   $ sluice work ./handlers.ts       run handlers for the messages of queues
+  $ sluice dashboard                a page in the browser, for this machine
 
 Passwords are best given in DATABASE_URL or a .pgpass file: others on the machine can see a command's options.
 

@@ -24,6 +24,7 @@ const PLAIN = [
   'messages',
   'operations',
   'operate',
+  'dashboard',
   'doctor',
   'explain',
   'errors',
@@ -248,6 +249,7 @@ function configuration(folder: string): object {
         'sluice/http': source('http.ts'),
         'sluice/otel': source('otel.ts'),
         'sluice/testing': source('testing.ts'),
+        'sluice-dashboard': source('../packages/dashboard/src/index.ts'),
       },
     },
   }

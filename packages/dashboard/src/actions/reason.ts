@@ -1,0 +1,16 @@
+import { type Html, html } from '../view/html.ts'
+import { field } from '../view/question.ts'
+
+/** Asks why, for others to see. */
+export function reasonField(): Html {
+  return field(
+    'reason',
+    'Reason, for others to see',
+    html`<input id="reason" name="reason" maxlength="200" autocomplete="off">`,
+  )
+}
+
+export function reasonOf(form: URLSearchParams): { readonly reason?: string } {
+  const reason = form.get('reason')?.trim().slice(0, 200)
+  return reason ? { reason } : {}
+}

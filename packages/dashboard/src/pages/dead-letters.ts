@@ -1,0 +1,97 @@
+import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from 'sluice'
+import type { Context, Page } from '../page.ts'
+import { type DeadFields, readDeadFields } from '../read/dead-filter.ts'
+import { countsNote } from '../view/counts.ts'
+import { filterForm, textField } from '../view/filter.ts'
+import { type Html, html, NOTHING } from '../view/html.ts'
+import { withoutPasswords } from '../view/json.ts'
+import { count, instant, link, NONE, section } from '../view/parts.ts'
+import { type Column, table } from '../view/table.ts'
+import { number, oneLine } from '../view/text.ts'
+import { pager } from './messages-part.ts'
+
+/** Messages that are not tried again: in groups, and one by one. */
+export const deadLettersPage: Page = async (context) => {
+  const { operate, query, paths } = context
+  const fields = readDeadFields(query)
+  const after = /^-?\d{1,19}\.\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
+  const snapped = await context.summaries.read(fields)
+  const { value: summary } = snapped
+  const { deadLetters, next } = await operate.deadLetters.list({ ...fields, limit: PAGE, after })
+  const pages = pager(after !== null, paths.dead(fields), next === null ? null : paths.dead({ ...fields, after: next }))
+  const body = html`<h1>Dead letters</h1>
+    ${filterForm(paths.dead(), [
+      textField('queue', 'Queue', fields.queue),
+      textField('type', 'Type', fields.type),
+      textField('tenant', 'Tenant', fields.tenant),
+      textField('reason', 'Reason contains', fields.reason),
+      textField('error', 'Error contains', fields.error),
+    ])}
+    ${section('dead-groups', 'By type and reason', html`${countsNote(snapped)}${summary === undefined ? NOTHING : groups(summary, context)}`)}
+    ${section('dead-letters', 'One by one, the latest first', html`${letters(deadLetters, summary?.total, fields, context)}${pages}`)}`
+  return { title: 'Dead letters', place: 'dead', body }
+}
+
+const PAGE = 50
+
+function groups({ groups: all, moreGroups, total }: DeadLetterSummary, { paths }: Context): Html {
+  const columns: readonly Column<DeadLetterGroup>[] = [
+    { title: 'Count', align: 'end', cell: (group) => link(paths.dead(fieldsOf(group)), count(group.messages)) },
+    { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
+    { title: 'Type', cell: ({ type }) => type ?? NONE },
+    { title: 'Reason', cell: ({ reason }) => withoutPasswords(oneLine(reason, 60)) },
+    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : withoutPasswords(oneLine(error))) },
+  ]
+  const more = moreGroups === 0 ? NOTHING : html`<p class="note">and ${number(moreGroups)} smaller groups</p>`
+  return html`${table('Groups of dead letters', columns, all, total === 0 ? 'No dead letters.' : 'None match.')}${more}`
+}
+
+/** A filter that shows a group. In its error numbers are `#`, so the longest part without one stands for it. */
+function fieldsOf({ queue, type, reason, error }: DeadLetterGroup): DeadFields {
+  const part = (error ?? '')
+    .split('#')
+    .toSorted((a, b) => b.length - a.length)[0]
+    ?.trim()
+  return { queue, reason, ...(type !== null && { type }), ...(part && { error: part }) }
+}
+
+function letters(
+  shown: readonly DeadLetter[],
+  total: number | undefined,
+  fields: DeadFields,
+  { viewer, paths }: Context,
+): Html {
+  const mayAct = viewer.may === 'act'
+  const list = table('Dead letters', columnsOf(paths, mayAct), shown, 'No dead letters.')
+  if (!mayAct || shown.length === 0) return list
+  const kept = Object.entries(fields).map(
+    ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
+  )
+  const size = total === undefined ? 'that match' : number(total)
+  const allThatMatch = html`<div class="buttons">
+    <form method="post" action="${`${paths.dead()}/redrive`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Redrive all ${size}</button></form>
+    <form method="post" action="${`${paths.dead()}/delete`}" data-ask>${kept}<input type="hidden" name="all" value="yes"><button>Delete all ${size}</button></form>
+  </div>`
+  return html`<form method="post" action="${`${paths.dead()}/redrive`}" data-ask data-picks>${kept}
+    ${list}
+    <p class="buttons"><button>Redrive selected</button><button formaction="${`${paths.dead()}/delete`}">Delete selected</button></p>
+  </form>${allThatMatch}`
+}
+
+function columnsOf(paths: Context['paths'], mayAct: boolean): readonly Column<DeadLetter>[] {
+  const tick: Column<DeadLetter> = {
+    title: 'Select',
+    cell: ({ queue, id }) =>
+      html`<input type="checkbox" name="ids" value="${id}" aria-label="${`Select ${queue} ${id}`}">`,
+  }
+  return [
+    ...(mayAct ? [tick] : []),
+    { title: 'Message', cell: ({ queue, id }) => link(paths.message(queue, id), id) },
+    { title: 'Queue', cell: ({ queue }) => queue },
+    { title: 'Type', cell: ({ type }) => type ?? NONE },
+    { title: 'Died', align: 'end', cell: ({ diedAt, ageMs }) => instant(diedAt, ageMs) },
+    { title: 'Tries', align: 'end', cell: ({ attempt }) => attempt },
+    { title: 'Reason', cell: ({ reason }) => withoutPasswords(oneLine(reason, 60)) },
+    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : withoutPasswords(oneLine(error))) },
+  ]
+}

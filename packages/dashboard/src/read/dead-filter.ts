@@ -1,0 +1,42 @@
+import type { DeadLetterChoice, DeadLetterFilter } from 'sluice'
+
+/** Which dead letters, as an address or a form says it. */
+export type DeadFields = Readonly<Partial<Record<(typeof NAMES)[number], string>>>
+
+const NAMES = ['queue', 'type', 'tenant', 'reason', 'error'] as const
+const MOST_CHARACTERS = 1_000
+
+export function readDeadFields(from: URLSearchParams): DeadFields {
+  const given = NAMES.flatMap((name) => {
+    const value = from.get(name)?.slice(0, MOST_CHARACTERS)
+    return value ? [[name, value] as const] : []
+  })
+  return Object.fromEntries(given)
+}
+
+/** The dead letters that a form is about: those that are ticked, or all that match. */
+export interface DeadChoice {
+  readonly fields: DeadFields
+  /** Undefined: all that match. */
+  readonly ids: readonly string[] | undefined
+}
+
+/** @returns undefined if nothing is chosen */
+export function readDeadChoice(form: URLSearchParams): DeadChoice | undefined {
+  const fields = readDeadFields(form)
+  if (form.get('all') === 'yes') return { fields, ids: undefined }
+  const ids = form.getAll('ids')
+  return ids.length === 0 ? undefined : { fields, ids }
+}
+
+/** As `operate` takes it, with an instant: what dies after it is left alone. Ids are unique among all queues. */
+export function choiceOf({ fields, ids }: DeadChoice, diedBefore: Date): DeadLetterChoice {
+  const { queue, ...others } = fields
+  const match = { ...others, ids, diedBefore }
+  return queue === undefined ? { ...match, allQueues: true } : { ...match, queue }
+}
+
+/** The same for a count. */
+export function filterOf({ fields, ids }: DeadChoice, diedBefore: Date): DeadLetterFilter {
+  return { ...fields, ids, diedBefore }
+}

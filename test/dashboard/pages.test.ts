@@ -1,0 +1,148 @@
+import { describe, expect } from 'vitest'
+import { TestPage } from '../support/dashboard.ts'
+import { put, test } from '../support/sluice.ts'
+
+/** What anybody may store who can enqueue. */
+const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202Egnp.exe`
+const ESCAPED = '&lt;script&gt;pwned()&lt;/script&gt;'
+
+describe('the overview', () => {
+  test('counts the messages of each queue, and says what needs attention, with a link', async ({ sluice, queue }) => {
+    await put(sluice, queue, [1, 2, 3])
+    await put(sluice, queue, [4], { delay: '1h' })
+    await sluice.operate.queues.pause(queue, { by: 'bob', reason: 'the provider is down' })
+    const html = await new TestPage(sluice).counted('/')
+    expect(html).toContain(`href="/admin/sluice/queues/${queue}"`)
+    expect(html).toContain('aria-label="3 ready, 1 scheduled"')
+    expect(html).toMatch(/paused by bob: the provider is down; 3 messages ready/)
+    expect(html).toContain('and no live worker consumes it')
+  })
+
+  test('shows a number once for all who look, and a new one after an action', async ({ sluice, queue }) => {
+    await put(sluice, queue, [1])
+    const page = new TestPage(sluice)
+    expect(await page.counted('/')).not.toContain('paused by ada')
+    await page.act(`/queues/${queue}/pause`)
+    await page.counted('/', 'paused by ada@example.com')
+  })
+})
+
+describe('a queue', () => {
+  test('lists its messages by pages, and filters them', async ({ sluice, queue }) => {
+    const ids = await put(
+      sluice,
+      queue,
+      Array.from({ length: 60 }, (_, at) => at),
+      { type: 'order.paid' },
+    )
+    const [other] = await put(sluice, queue, ['x'], { type: 'order.lost' })
+    const page = new TestPage(sluice)
+    const first = await page.get(`/queues/${queue}`)
+    expect(idsIn(first)).toEqual([other, ...ids.toReversed()].slice(0, 50))
+    const [, next = ''] = /<a href="([^"]*after=[^"]*)">Next page/.exec(first) ?? []
+    expect(idsIn(await page.get(next.replace('/admin/sluice', '').replaceAll('&amp;', '&')))).toEqual(
+      ids.slice(0, 11).toReversed(),
+    )
+    expect(idsIn(await page.get(`/queues/${queue}?type=order.lost`))).toEqual([other])
+    expect(await page.get(`/queues/${queue}?state=retrying`)).toContain('No message matches.')
+  })
+
+  test('shows its settings, its limits and which keys are held by which message', async ({ sluice, queue }) => {
+    await sluice.operate.queues.settings.set(queue, { maxAttempts: 7, concurrency: 3, rate: { limit: 100 } })
+    const [first = ''] = await put(sluice, queue, [1, 2, 3], { orderingKey: 'customer 7' })
+    const retry = { kind: 'fixed', delay: '1h' } as const
+    await sluice
+      .pipeline(queue, { retry })
+      .handle(() => Promise.reject(new Error('no stock')))
+      .runOnce()
+    const html = await new TestPage(sluice).counted(`/queues/${queue}`)
+    expect(html).toContain('<dt>Attempts</dt><dd>7</dd>')
+    expect(html).toContain('100 per 1s')
+    expect(html).toContain('customer 7')
+    expect(html).toContain(`/messages/${first}">${first}</a>`)
+    expect(html).toContain('no stock')
+  })
+})
+
+describe('a message', () => {
+  test('is shown with all digits of its payload, and without what is masked', async ({ sluice, queue, database }) => {
+    const [id] = await put(sluice, queue, [{ card: '4111', nested: [{ Password: 'hunter2' }] }], {
+      headers: { token: 'secret', trace: 'abc' },
+    })
+    await database.sql(
+      `UPDATE sluice.message SET payload = payload || '{"big": 9223372036854775807.10}' WHERE queue = $1`,
+      [queue],
+    )
+    const path = `/queues/${queue}/messages/${id}`
+    const open = await new TestPage(sluice).get(path)
+    expect(open).toContain('9223372036854775807.10')
+    expect(open).toContain('hunter2')
+    const masked = await new TestPage(sluice, { mask: ['password', 'CARD', 'token'] }).get(path)
+    expect(masked).toContain('9223372036854775807.10')
+    expect(masked).toContain('abc')
+    expect(masked).not.toMatch(/hunter2|4111|secret/)
+    expect(await new TestPage(sluice, { mask: true }).get(path)).not.toMatch(/hunter2|4111|secret|abc|9223/)
+  })
+
+  test('that is gone is said to be so, and one of a queue that keeps history is shown', async ({ sluice, queue }) => {
+    const page = new TestPage(sluice)
+    expect(await page.get(`/queues/${queue}/messages/999999`)).toContain('Nothing is known of it')
+    await sluice.operate.queues.settings.set(queue, { history: '1d' })
+    const [id] = await put(sluice, queue, [{ kept: 'yes' }])
+    await sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .runOnce()
+    expect(await page.get(`/queues/${queue}/messages/${id}`)).toMatch(/succeeded[\s\S]*kept/)
+  })
+
+  test('has an id, which is a number', async ({ sluice, queue }) => {
+    expect((await new TestPage(sluice).send(`/queues/${queue}/messages/x`)).status).toBe(404)
+    expect((await new TestPage(sluice).send(`/queues/${encodeURIComponent('<b>')}`)).status).toBe(404)
+  })
+})
+
+describe('whatever is stored', () => {
+  test('is shown as text on every page', async ({ sluice, queue }) => {
+    const options = { type: HOSTILE.replaceAll(' ', ''), orderingKey: HOSTILE, headers: { [HOSTILE]: HOSTILE } }
+    const [held] = await put(sluice, queue, [{ [HOSTILE]: HOSTILE }, 2], options)
+    await sluice.operate.queues.pause(queue, { by: HOSTILE, reason: HOSTILE })
+    await sluice.operate.schedules.set(`s.${queue}`, { every: '1h', queue, payload: HOSTILE })
+    await sluice.operate.schedules.pause(`s.${queue}`, { by: HOSTILE, reason: HOSTILE })
+    await put(sluice, `${queue}.dead`, [{ [HOSTILE]: HOSTILE }], { type: HOSTILE.replaceAll(' ', ''), tenant: HOSTILE })
+    await sluice
+      .pipeline(`${queue}.dead`, { maxAttempts: 1 })
+      .handle(() => Promise.reject(new Error(HOSTILE)))
+      .runOnce()
+    const page = new TestPage(sluice, { authorize: () => ({ user: HOSTILE, may: 'act' }) })
+    const paths = [
+      '/',
+      `/queues/${queue}`,
+      `/queues/${queue}/messages/${held}`,
+      '/dead',
+      `/dead?error=${encodeURIComponent(HOSTILE)}`,
+      '/workers',
+      '/schedules',
+    ]
+    for (const path of paths) {
+      const html = await page.counted(path)
+      expect([path, html.includes(ESCAPED)]).toEqual([path, true])
+      expect(html).not.toMatch(/<script>|<img|\u202E/)
+    }
+    const question = await (
+      await page.post('/dead/delete', { all: 'yes', error: HOSTILE, type: HOSTILE.replaceAll(' ', '') })
+    ).text()
+    expect(question).toContain(ESCAPED)
+    expect(question).not.toMatch(/<script>|<img|\u202E/)
+  })
+
+  test('in an address puts no words into the page', async ({ sluice }) => {
+    const html = await new TestPage(sluice).get(`/?done=${encodeURIComponent('call 555-1234')}&n=x`)
+    expect(html).not.toContain('555')
+    expect(await new TestPage(sluice).get('/dead?done=redriven&n=3')).toContain('3 dead letters put back')
+  })
+})
+
+function idsIn(html: string): readonly string[] {
+  return [...html.matchAll(/messages\/(\d+)">/g)].map(([, id = '']) => id)
+}

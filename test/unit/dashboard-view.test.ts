@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'vitest'
+import { html, visible } from '../../packages/dashboard/src/view/html.ts'
+import { shownJson, withoutPasswords } from '../../packages/dashboard/src/view/json.ts'
+import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
+
+describe('HTML', () => {
+  test('has what is put into it as text, but for HTML of its own', () => {
+    const inner = html`<b>${'<i>'}</b>`
+    expect(html`<p title="${`"'`}">${inner}${['&', inner]}${null}${undefined}${false}</p>`.toString()).toBe(
+      '<p title="&quot;&#39;"><b>&lt;i&gt;</b>&amp;<b>&lt;i&gt;</b></p>',
+    )
+  })
+
+  test('takes no object of others for its own', () => {
+    const strangers = [{ toString: () => '<b>' }, { isEscaped: true, toString: () => '<i>' }]
+    expect(html`${strangers}${strangers[1]}`.toString()).toBe('&lt;b&gt;&lt;i&gt;&lt;i&gt;')
+  })
+
+  test('shows characters that hide or turn others', () => {
+    expect(visible('a\u202eb\u2066c\u200bd\u0000e\u007f\n\tf')).toBe('a\\u202eb\\u2066c\\u200bd\\u0000e\\u007f\n\tf')
+    expect(visible('naïve 日本 עברית 👩‍👧')).toBe('naïve 日本 עברית 👩‍👧')
+  })
+})
+
+describe('JSON', () => {
+  test('keeps every digit, and the order of its members', () => {
+    expect(shownJson('{"b": 1.10, "a": 9223372036854775807}', [])).toBe(
+      '{\n  "b": 1.10,\n  "a": 9223372036854775807\n}',
+    )
+  })
+
+  test('hides members by name at any depth, whatever they hold', () => {
+    const text = '{"a": {"Card": {"number": 1}}, "list": [{"card": [2]}], "cards": 3}'
+    expect(shownJson(text, ['CARD'])).not.toMatch(/1|2/)
+    expect(shownJson(text, ['CARD'])).toContain('"cards": 3')
+  })
+
+  test('that is nested too deeply is shown as it is, or hidden as a whole', () => {
+    const deep = `${'['.repeat(100_000)}"secret"${']'.repeat(100_000)}`
+    expect(shownJson(deep, [])).toBe(deep)
+    expect(shownJson(deep, ['password'])).not.toContain('secret')
+  })
+})
+
+test('passwords of URLs are hidden', () => {
+  const text = 'connect postgres://app:p@ss/w:rd@db/app?sslpassword=xyz and redis://u:hunter2@cache'
+  expect(withoutPasswords(text)).toBe('connect postgres://app:***@db/app?sslpassword=*** and redis://u:***@cache')
+})
+
+test('durations, sizes and lines are short', () => {
+  expect([0, 999, 61_000, 90_061_000].map(age)).toEqual(['0ms', '999ms', '1m 1s', '1d 1h'])
+  expect([0, 999, 1_500, 12_345_678].map(bytes)).toEqual(['0 B', '999 B', '1.5 kB', '12 MB'])
+  expect(oneLine(`a\n  b ${'x'.repeat(200)}`, 10)).toBe('a b xxxxx…')
+})
