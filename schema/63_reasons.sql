@@ -305,7 +305,8 @@ BEGIN
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
       'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
-    remedy => format('npx sluice message cancel %s %s', m.queue, m.id));
+    -- Else its lease gives it back, and a cancel would remove it.
+    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id) END);
 END
 $$;
 

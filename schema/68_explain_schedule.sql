@@ -14,7 +14,8 @@ BEGIN
   END IF;
   IF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
-      remedy => format('SELECT pg_terminate_backend(%s);', holder), pid => holder);
+      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
   END IF;
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',

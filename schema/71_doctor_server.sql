@@ -48,7 +48,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
-           'ALTER SYSTEM SET max_connections = 200; -- and restart, or put a pooler in front' AS remedy
+           format('ALTER SYSTEM SET max_connections = %s; -- and restart, or put a pooler in front',
+             current_setting('max_connections')::integer * 2) AS remedy
     FROM client c
     UNION ALL
     SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),

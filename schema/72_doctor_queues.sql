@@ -31,7 +31,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
          format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
-           'process is not found out',
+           'process is not detected',
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0

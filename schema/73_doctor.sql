@@ -3,14 +3,17 @@
 -- Public functions: sluice.doctor.
 
 -- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
--- slots, and in leased mode by message_lease_idx, of each queue at most 200. How many wait behind it: of the next
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest. How many wait behind it: of the next
 -- thousand messages of its slot.
 CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (
-    SELECT s.queue, (k.value ->> 0)::bigint AS id
-    FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
-    WHERE (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
+    SELECT q.name, k.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+      SELECT (k.value ->> 0)::bigint AS id
+      FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+      WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
+      LIMIT 200
+    ) k
     UNION
     SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
       SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
@@ -19,16 +22,22 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
          format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
-           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - f.since), coalesce((
+           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - m.since), coalesce((
              SELECT format(', with %s messages behind it', count(*)) FROM (
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
            coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
-  FROM closed c JOIN sluice.message m ON m.queue = c.queue AND m.id = c.id AND m.attempt > 0
-  CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
-  WHERE f.since < sluice_private.clock() - interval '1 hour'
+  FROM (
+    -- Of each queue those that have waited longest.
+    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place
+    FROM closed c (queue, id)
+    CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
+    WHERE m.attempt > 0 AND f.since < sluice_private.clock() - interval '1 hour'
+  ) m
+  WHERE m.place <= 3
 $$;
 
 -- Queues that have as many messages in flight as they may, all of them for longer than open_for, while others are due.
@@ -49,13 +58,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            (array_agg(o.holder ORDER BY o.since))[1] AS holder
     FROM held o WHERE o.queue = q.queue AND o.since < sluice_private.clock() - open_for
   ) h
-  WHERE h.messages >= q.concurrency AND EXISTS (
+  WHERE CASE WHEN h.messages >= q.concurrency THEN EXISTS (
     SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
       SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority
       ORDER BY m.due_at, m.id LIMIT q.concurrency + 1
     ) m
     WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
-  )
+    UNION ALL
+    SELECT FROM generate_series(0, 255) AS s (slot) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot >= s.slot AND m.slot <= s.slot
+      ORDER BY m.slot, m.id LIMIT 10
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
+  ) END
 $$;
 
 -- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
@@ -146,9 +161,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM sluice.stream_group g WHERE g.lost_from IS NOT NULL
   UNION ALL
   SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
-         format('A transaction that has appended has been open for %s, in process %s: groups do not read the events '
-           'after it', sluice_private.say_age(sluice_private.clock() - r.open_since), r.open_pid),
-         format('SELECT pg_terminate_backend(%s);', r.open_pid)
+         format('A transaction that has appended has been open for %s, %s: groups do not read the events after it',
+           sluice_private.say_age(sluice_private.clock() - r.open_since),
+           CASE WHEN r.open_pid > 0 THEN 'in process ' || r.open_pid ELSE 'and is prepared' END),
+         CASE WHEN r.open_pid > 0 THEN format('SELECT pg_terminate_backend(%s);', r.open_pid)
+           ELSE 'SELECT gid, prepared FROM pg_prepared_xacts;' END
   FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r
   WHERE r.open_since < sluice_private.clock() - open_for
   UNION ALL

@@ -25,6 +25,7 @@ import {
   streamPgq,
   streamPinnedHorizon,
 } from './stream-groups.ts'
+import { telemetry } from './telemetry.ts'
 
 /** All cells, in the order in which they run. */
 export const CELLS: readonly Cell[] = [
@@ -45,6 +46,7 @@ export const CELLS: readonly Cell[] = [
   processesKeyed,
   idle,
   memory,
+  telemetry,
   leasedBatches,
   leasedSingles,
   leasedOrdering,

@@ -91,7 +91,7 @@ const POOLER: Finding = {
   subject: 'connection',
   finding:
     'A pooler is between this process and the server. With this connection alone a worker finds messages by its poll, ' +
-    'and a message that kills its process is not found out',
+    'and a message that kills its process is not detected',
   remedy: 'createSluice({ connection, directConnection }) // the address of the server itself',
 }
 

@@ -17,7 +17,7 @@ export async function sendInSpan<T>(
   if (span === undefined) return run(undefined)
   try {
     const answers = await context.with(trace.setSpan(context.active(), span), () => run(carried(span)))
-    if (answers.length === 1) guarded(() => setId(span, answers[0]))
+    if (answers.length === 1) guarded(() => setId(span, send, answers[0]))
     return answers
   } catch (error) {
     guarded(() => fail(span, error))
@@ -37,8 +37,8 @@ function attributesOf({ to, messages }: Send): Attributes {
   }
 }
 
-/** An answer is an id, a position, or what became of a dedupe key. */
-function setId(span: Span, answer: unknown): void {
+/** An answer is an id, a position, or what became of a dedupe key. An event is named as its handlers name it. */
+function setId(span: Span, { kind, to }: Send, answer: unknown): void {
   const id: unknown = typeof answer === 'object' && answer !== null && 'id' in answer ? answer.id : answer
-  span.setAttribute(ATTRIBUTE.messageId, String(id))
+  span.setAttribute(ATTRIBUTE.messageId, kind === 'append' ? `${to}/${String(id)}` : String(id))
 }

@@ -11,11 +11,16 @@ export interface VersionInUse {
   readonly longestMs: number | null
 }
 
-/** A session whose transaction has locked tables of the schema for more than five seconds. */
+/**
+ * A session whose transaction has locked tables of the schema for more than five seconds, or a prepared transaction. Those of
+ * other roles are seen by a member of pg_read_all_stats.
+ */
 export interface BlockingSession {
+  /** Its server process; 0: it is prepared. */
   readonly pid: number
+  /** The name of its application, or the identifier of the prepared transaction. */
   readonly application: string
-  readonly user: string
+  readonly user: string | null
   /** As in pg_stat_activity, `idle in transaction` for example. Null: another role's, and the login may not see it. */
   readonly state: string | null
   /** How long its transaction has been open. Null: the login may not see it. */
@@ -44,7 +49,7 @@ const VERSIONS = statement(
   `
 SELECT ${VERSION.columns('v')}
 FROM (
-  SELECT w.version, count(DISTINCT w.id) AS workers, count(f.worker_id) AS in_flight, max(f.running_for) AS longest
+  SELECT w.version, pg_catalog.count(DISTINCT w.id) AS workers, pg_catalog.count(f.worker_id) AS in_flight, pg_catalog.max(f.running_for) AS longest
   FROM sluice.workers w LEFT JOIN sluice.in_flight f ON f.worker_id = w.id
   WHERE w.alive
   GROUP BY w.version
@@ -55,7 +60,7 @@ ORDER BY v.version`,
 const SESSION = shape<BlockingSession>({
   pid: number(),
   application: text(),
-  user: text(),
+  user: nullable.text(),
   state: nullable.text(),
   openMs: nullable.duration(),
 })
@@ -65,14 +70,19 @@ const BLOCKING = statement(
   `
 SELECT ${SESSION.columns('b')}
 FROM (
-  SELECT a.pid, a.application_name AS application, a.usename AS "user", a.state, clock_timestamp() - a.xact_start AS open
+  SELECT a.pid, a.application_name AS application, a.usename::pg_catalog.text AS "user", a.state, clock_timestamp() - a.xact_start AS open
   FROM pg_catalog.pg_stat_activity a
-  WHERE a.pid <> pg_catalog.pg_backend_pid() AND coalesce(a.xact_start, '-infinity') < clock_timestamp() - interval '5 s'
+  -- Autovacuum gives way. Since when others have their transactions is hidden from a login that is not one of them.
+  WHERE a.pid <> pg_catalog.pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '5 s' AND a.usename IS NOT NULL
     AND EXISTS (
       SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
       WHERE l.pid = a.pid AND l.locktype = 'relation' AND l.granted AND c.relnamespace = pg_catalog.to_regnamespace('sluice')
         AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
     )
+  UNION ALL
+  SELECT 0, p.gid, p.owner::pg_catalog.text, 'prepared', clock_timestamp() - p.prepared
+  FROM pg_catalog.pg_prepared_xacts p
+  WHERE p.database = pg_catalog.current_database() AND p.prepared < clock_timestamp() - interval '5 s'
 ) b
 ORDER BY b.open DESC NULLS LAST, b.pid`,
 )

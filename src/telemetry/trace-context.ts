@@ -4,7 +4,7 @@ export interface TraceContext {
   readonly tracestate?: string | undefined
 }
 
-/** The trace context among the headers of a message, which are JSON. What is no string is none of ours. */
+/** The trace context among the headers of a message, which are JSON. Other types are ignored. */
 export function traceContextOf(headers: string): TraceContext | undefined {
   // Most messages have none, and to parse the headers takes as long as all the rest of it.
   if (!headers.includes('"traceparent"')) return undefined

@@ -5,7 +5,7 @@ import { describe, expect } from 'vitest'
 import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { axeFindings, expectNoSidewaysScroll, openTab, startBrowser, WITHOUT_CHROMIUM } from '../support/browser.ts'
 import { serveHttp } from '../support/http-server.ts'
-import { fillShop } from '../support/shop.ts'
+import { fillHour, fillShop } from '../support/shop.ts'
 import { test as base, put } from '../support/sluice.ts'
 
 const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202E${'long'.repeat(40)}`
@@ -33,10 +33,12 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
   ] as const) {
     test(`${what} is shown at three widths, dark and light, without a complaint of the browser or of axe`, async ({
       sluice,
+      database,
       browser,
       origin,
     }) => {
       const { pages } = await fillShop(sluice, word)
+      await fillHour(database)
       for (const [width, colorScheme] of [
         [1280, 'light'],
         [768, 'dark'],

@@ -64,6 +64,33 @@ describe('a queue', () => {
   })
 })
 
+describe('the last hour', () => {
+  test('is drawn by minutes, with its numbers in words, and without gaps filled in', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const buckets = { maxMs: 40, totalMs: 80, buckets: { 60: 2 } }
+    const done = { acked: 120, retried: 1, snoozed: 0, dead: 2, batches: 2, waiting: buckets, handling: buckets }
+    await database.sql(
+      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
+       SELECT now() - m * interval '1 minute', 9, jsonb_build_object($1::text, $2::jsonb) FROM unnest('{3,4,30,90}'::int[]) m`,
+      [queue, JSON.stringify(done)],
+    )
+    const html = await new TestPage(sluice).get(`/queues/${queue}`)
+    expect(html).toContain('aria-label="Handled: handled: 2.0/s last, 2.0/s at most"')
+    expect(html).toContain('aria-label="Failed: failed: 3 a minute last, 3 a minute at most"')
+    expect(html).toMatch(/aria-label="Waited: p50: \d+ms last, \d+ms at most; p99: 36ms last, 36ms at most"/)
+    const [, columns = ''] = /<g class="fill-main">([\s\S]*?)<\/g>/.exec(html) ?? []
+    expect(columns.match(/<rect/g)).toHaveLength(3)
+    const [, lines = ''] = /<g class="line-second">([\s\S]*?)<\/g>/.exec(html) ?? []
+    expect(lines.match(/<polyline/g)).toHaveLength(2)
+    expect(await new TestPage(sluice).get(`/queues/${queue}.other`)).toContain(
+      'aria-label="Handled: nothing in this time"',
+    )
+  })
+})
+
 describe('a message', () => {
   test('is shown with all digits of its payload, and without what is masked', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [{ card: '4111', nested: [{ Password: 'hunter2' }] }], {

@@ -180,8 +180,11 @@ describe('a message whose queue', () => {
   }) => {
     await busyWorker(sluice, `${queue}.reports`)
     const [id = ''] = await put(sluice, `${queue}.reprots`, [1])
-    const { headline } = await sluice.operate.messages.explain(`${queue}.reprots`, id)
-    expect(headline).toMatchObject({ reason: 'no_worker', details: { nearest: `${queue}.reports` } })
+    const explain = () => sluice.operate.messages.explain(`${queue}.reprots`, id)
+    const isKnown = async () => (await explain()).headline.details.nearest === `${queue}.reports`
+    await waitFor(isKnown, { what: 'the worker to have written down its queues' })
+    const { headline } = await explain()
+    expect(headline).toMatchObject({ reason: 'no_worker' })
     expect(headline.explanation).toContain(`Did you mean "${queue}.reports"? A worker consumes that.`)
     const [right = ''] = await put(sluice, `${queue}.reports`, [1])
     expect(words(await sluice.operate.messages.explain(`${queue}.reports`, right))).not.toContain('no_worker')

@@ -1,4 +1,5 @@
 import type { Sluice } from '../../src/sluice.ts'
+import type { TestDatabase } from './servers/database.ts'
 import { put } from './sluice.ts'
 import { waitFor } from './wait.ts'
 
@@ -45,6 +46,35 @@ export async function fillShop(sluice: Sluice, word = ''): Promise<Shop> {
     retrying,
     dead,
   }
+}
+
+/** What two workers have done in the last hour: more and more, but for five minutes in which nothing was handled. */
+export async function fillHour(database: Pick<TestDatabase, 'sql'>): Promise<void> {
+  for (let minute = 0; minute < 60; minute++) {
+    if (minute > 30 && minute < 36) continue
+    const swing = Math.round(900 + minute * 8 + 260 * Math.sin(minute / 4))
+    const times = (ms: number) => ({ maxMs: ms * 9, totalMs: swing * ms, buckets: bucketsAround(ms, swing) })
+    const done = (share: number) => ({
+      acked: Math.round(swing * share),
+      retried: minute % 7 === 0 ? 9 : 0,
+      snoozed: 0,
+      dead: minute % 20 === 0 ? 2 : 0,
+      batches: 40,
+      waiting: times(6 + minute / 4),
+      handling: times(22),
+    })
+    await database.sql(
+      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
+       SELECT now() - (59 - $1::integer) * interval '1 minute', w, $2::jsonb FROM generate_series(1, 2) w`,
+      [minute, JSON.stringify({ orders: done(1), emails: done(0.4) })],
+    )
+  }
+}
+
+/** Half of them about as long, one of a hundred eight times as long: see sluice.worker_activity. */
+function bucketsAround(ms: number, count: number): Readonly<Record<number, number>> {
+  const middle = Math.round((Math.log2(ms) + 10) * 4)
+  return { [middle - 2]: count, [middle]: count, [middle + 12]: Math.ceil(count / 40) }
 }
 
 async function fillQueues(sluice: Sluice, word: string): Promise<readonly string[]> {

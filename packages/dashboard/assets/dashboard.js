@@ -95,9 +95,17 @@ async function ask(event) {
   const { submitter } = event
   const body = new URLSearchParams(new FormData(form, submitter))
   const action = submitter?.hasAttribute('formaction') ? submitter.formAction : form.action
-  const answer = await fetch(action, { method: 'POST', body })
+  const answer = await fetch(action, { method: 'POST', body }).catch(() => undefined)
+  // The session may have ended, and its login be at another host: the browser goes there by itself.
+  if (answer === undefined) return submitAgain(form, submitter)
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
   show(page.querySelector('#question') ?? page.querySelector('.refused'), submitter)
+}
+
+/** As without this script. */
+function submitAgain(form, submitter) {
+  form.removeAttribute('data-ask')
+  form.requestSubmit(submitter)
 }
 
 function show(content, opener) {

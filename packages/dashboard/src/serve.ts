@@ -36,20 +36,23 @@ export async function serveDashboard(
   sluice: Sluice,
   { port = 0, user, ...options }: ServeOptions,
 ): Promise<ServedDashboard> {
+  let entry: Entry | undefined
+  const may = options.readOnly === true ? 'read' : 'act'
+  // First, because it refuses wrong options.
+  const handler = dashboard(sluice, {
+    ...options,
+    authorize: (request) => (entry?.lets(request) ? { user, may } : entry?.refusal()),
+  })
   const server = createServer()
   server.listen(port, '127.0.0.1')
   await once(server, 'listening')
-  const entry = new Entry((server.address() as AddressInfo).port)
-  const may = options.readOnly === true ? 'read' : 'act'
-  const handler = dashboard(sluice, {
-    ...options,
-    authorize: (request) => (entry.lets(request) ? { user, may } : entry.refusal()),
-  })
+  const opened = new Entry((server.address() as AddressInfo).port)
+  entry = opened
   server.on(
     'request',
-    getRequestListener((request) => entry.answer(request, handler), { overrideGlobalObjects: false }),
+    getRequestListener((request) => opened.answer(request, handler), { overrideGlobalObjects: false }),
   )
-  return { url: entry.url, [Symbol.asyncDispose]: () => closed(server) }
+  return { url: opened.url, [Symbol.asyncDispose]: () => closed(server) }
 }
 
 /** The token, and the names that this machine has for itself. */

@@ -34,6 +34,8 @@ async function showExplanation(
 ): Promise<void> {
   if ((queue === undefined) === (schedule === undefined))
     command.error(`error: expected a queue or --schedule, received ${queue === undefined ? 'neither' : 'both'}`)
+  if (schedule !== undefined && dedupeKey !== undefined)
+    command.error('error: expected a schedule or --dedupe-key, received both')
   if (id !== undefined && dedupeKey !== undefined)
     command.error('error: expected the id of a message or --dedupe-key, received both')
   const explanation = await operating(command, (operate) => {

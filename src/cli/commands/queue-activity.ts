@@ -22,19 +22,26 @@ export function addQueueActivity(queue: Command): void {
     .option('--json', 'print a JSON array')
     .addHelpText('after', EXAMPLES)
     .action(async (name: string | undefined, { since, step = 300_000, json }: ActivityOptions, command: Command) => {
-      const steps = await operating(command, (operate) => operate.queues.activity({ queue: name, since, step }))
+      const { now, steps } = await operating(command, async (operate) => ({
+        now: await operate.now(),
+        steps: await operate.queues.activity({ queue: name, since, step }),
+      }))
       if (json) printJson(steps)
       else if (steps.length === 0) note('Nothing was done in this time.')
-      else print(formatTable(columns(step), steps, stdoutView()))
+      else print(formatTable(columns(step, now), steps, stdoutView()))
     })
 }
 
-function columns(stepMs: number): readonly TableColumn<QueueActivity>[] {
+function columns(stepMs: number, now: Date): readonly TableColumn<QueueActivity>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
     { title: 'FROM', cell: ({ at }) => at.toISOString().slice(0, 16).replace('T', ' ') },
     { title: 'ACKED', align: 'right', cell: ({ acked }) => acked },
-    { title: '/S', align: 'right', cell: ({ acked }) => (acked / (stepMs / 1_000)).toFixed(1) },
+    {
+      title: '/S',
+      align: 'right',
+      cell: ({ at, acked }) => rate(acked, Math.min(stepMs, now.getTime() - at.getTime())),
+    },
     { title: 'RETRIED', align: 'right', optional: true, cell: ({ retried }) => retried || null },
     { title: 'DEAD', align: 'right', optional: true, cell: ({ dead }) => dead || null },
     { title: 'WAITED P50', align: 'right', cell: ({ waitingP50Ms }) => age(waitingP50Ms) },
@@ -44,6 +51,11 @@ function columns(stepMs: number): readonly TableColumn<QueueActivity>[] {
     { title: 'BATCHES', align: 'right', cell: ({ batches }) => batches },
     { title: 'IN ALL', align: 'right', cell: ({ handlingTotalMs }) => formatAge(handlingTotalMs) },
   ]
+}
+
+/** Per second. The last step is not over. */
+function rate(count: number, ms: number): string {
+  return (count / Math.max(1, ms / 1_000)).toFixed(1)
 }
 
 function age(ms: number | null): string | null {

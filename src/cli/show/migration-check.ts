@@ -23,8 +23,10 @@ export function formatMigrationCheck({
 }
 
 function formatBlocking({ pid, application, user, state, openMs }: BlockingSession): string {
-  const named = application === '' ? user : `${user}, ${application}`
   const since = openMs === null ? '' : ` for ${formatAge(openMs)}`
+  if (pid === 0)
+    return `It would wait for the prepared transaction ${application}, open${since}. End it with: ROLLBACK PREPARED '${application}'`
+  const named = application === '' ? user : `${user}, ${application}`
   return `It would wait for session ${pid} (${named}), in a transaction${since} (${state ?? 'state unknown'}). End it with: SELECT pg_terminate_backend(${pid})`
 }
 

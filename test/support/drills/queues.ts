@@ -6,7 +6,7 @@ import { type Drill, enqueue, fail, handle, idle, session } from './drill.ts'
 /** Messages that do not run. By the headings of docs/troubleshooting.md. */
 export const QUEUE_DRILLS: Readonly<Record<string, Drill>> = {
   'Nothing moves in a queue, and its workers are idle': async (stage) => {
-    await idle(stage, 'orders')
+    await register(stage.database, { name: 'web-1:4711', queues: ['orders'], alive: true })
     await stage.sluice.operate.queues.pause('orders', { by: 'ada', reason: 'rollout' })
     await enqueue(stage, 'orders', 3)
   },

@@ -2,9 +2,9 @@ import { Refusal } from '../access/refusal.ts'
 import type { Action, ActionContext, Question } from '../action.ts'
 import { choiceOf, type DeadChoice, filterOf, readDeadChoice } from '../read/dead-filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { field } from '../view/question.ts'
-import { counted, number, oneLine } from '../view/text.ts'
+import { counted, number } from '../view/text.ts'
 
 /** Puts dead letters back into their queues. */
 export const redriveDead: Action = {
@@ -37,7 +37,7 @@ async function ask(context: ActionContext, verb: 'Redrive' | 'Delete'): Promise<
   const { total, groups, moreGroups } = await operate.deadLetters.summarise(filterOf(choice, diedBefore))
   const lines = groups.map(
     ({ queue, type, reason, error, messages }) =>
-      html`<li>${number(messages)} of ${queue}${type === null ? NOTHING : html`, ${type}`}: ${withoutPasswords(oneLine(error ?? reason))}</li>`,
+      html`<li>${number(messages)} of ${queue}${type === null ? NOTHING : html`, ${type}`}: ${errorLine(error ?? reason)}</li>`,
   )
   const more = moreGroups === 0 ? NOTHING : html`<li>and ${number(moreGroups)} smaller groups</li>`
   return {
@@ -86,7 +86,10 @@ async function confirmed(context: ActionContext): Promise<{ readonly choice: Dea
   if (!/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(before) || Number.isNaN(Date.parse(before))) {
     throw new Refusal(400, 'Nothing was changed', 'before: expected the instant of the question, received none.')
   }
-  const total = Number(form.get('total'))
+  const total = Number(form.get('total') ?? Number.NaN)
+  if (!Number.isInteger(total)) {
+    throw new Refusal(400, 'Nothing was changed', 'total: expected the number of the question, received none.')
+  }
   if (total >= MANY && form.get('typed') !== form.get('total')) {
     throw new Refusal(400, 'Nothing was changed', `Type ${total} to confirm that so many are meant.`)
   }

@@ -4,10 +4,10 @@ import { type DeadFields, readDeadFields } from '../read/dead-filter.ts'
 import { countsNote } from '../view/counts.ts'
 import { filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { count, instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
-import { number, oneLine } from '../view/text.ts'
+import { number } from '../view/text.ts'
 import { pager } from './messages-part.ts'
 
 /** Messages that are not tried again: in groups, and one by one. */
@@ -39,8 +39,8 @@ function groups({ groups: all, moreGroups, total }: DeadLetterSummary, { paths }
     { title: 'Count', align: 'end', cell: (group) => link(paths.dead(fieldsOf(group)), count(group.messages)) },
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
     { title: 'Type', cell: ({ type }) => type ?? NONE },
-    { title: 'Reason', cell: ({ reason }) => withoutPasswords(oneLine(reason, 60)) },
-    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : withoutPasswords(oneLine(error))) },
+    { title: 'Reason', cell: ({ reason }) => errorLine(reason, 60) },
+    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : errorLine(error)) },
   ]
   const more = moreGroups === 0 ? NOTHING : html`<p class="note">and ${number(moreGroups)} smaller groups</p>`
   return html`${table('Groups of dead letters', columns, all, total === 0 ? 'No dead letters.' : 'None match.')}${more}`
@@ -91,7 +91,7 @@ function columnsOf(paths: Context['paths'], mayAct: boolean): readonly Column<De
     { title: 'Type', cell: ({ type }) => type ?? NONE },
     { title: 'Died', align: 'end', cell: ({ diedAt, ageMs }) => instant(diedAt, ageMs) },
     { title: 'Tries', align: 'end', cell: ({ attempt }) => attempt },
-    { title: 'Reason', cell: ({ reason }) => withoutPasswords(oneLine(reason, 60)) },
-    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : withoutPasswords(oneLine(error))) },
+    { title: 'Reason', cell: ({ reason }) => errorLine(reason, 60) },
+    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : errorLine(error)) },
   ]
 }

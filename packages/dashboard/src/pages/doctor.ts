@@ -2,6 +2,7 @@ import type { Finding } from 'sluice'
 import type { Page } from '../page.ts'
 import { remedyLine } from '../view/explanation.ts'
 import { type Html, html } from '../view/html.ts'
+import { withoutPasswords } from '../view/json.ts'
 import { badge, empty, section, type Tone } from '../view/parts.ts'
 import { age, counted } from '../view/text.ts'
 
@@ -25,7 +26,7 @@ function findingList(findings: readonly Finding[]): Html {
   return html`<ul class="findings">${findings.map(
     ({ check, severity, subject, finding, remedy }) => html`<li>
       <p>${badge(severity, TONES[severity])} <b>${subject}</b> <code class="zero">${check}</code></p>
-      <p>${finding}</p>${remedyLine(remedy)}</li>`,
+      <p>${withoutPasswords(finding)}</p>${remedyLine(remedy)}</li>`,
   )}</ul>`
 }
 

@@ -2,11 +2,11 @@ import type { GroupPartitionStatus, GroupStatus } from 'sluice'
 import { Refusal } from '../access/refusal.ts'
 import type { Context, Page } from '../page.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { badge, count, duration, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'
-import { number, oneLine } from '../view/text.ts'
+import { number } from '../view/text.ts'
 
 /** A group of a stream: its lag, and what stops its partitions. */
 export const groupPage: Page = async (context) => {
@@ -74,7 +74,7 @@ function stateOf(blockedBy: GroupPartitionStatus['blockedBy']): Html {
 
 function errorOf(blockedBy: GroupPartitionStatus['blockedBy'], position: number | null): Html {
   if (blockedBy === null || position === null) return NONE
-  return html`event ${number(position)}: ${withoutPasswords(oneLine(blockedBy.error ?? 'snoozed'))}`
+  return html`event ${number(position)}: ${errorLine(blockedBy.error ?? 'snoozed')}`
 }
 
 function partitionActions({ partition, nextPosition, blockedBy }: GroupPartitionStatus, path: string): Html {

@@ -142,7 +142,7 @@ function failureList(failures: readonly Failure[]): Html {
     ({ attempt, at, error, worker, stack }) => html`<li>
       <p class="failure-head">Attempt ${number(attempt)} ${instant(at)} ${worker === null ? NOTHING : html`on ${worker}`}</p>
       <pre class="error" tabindex="0">${withoutPasswords(error)}</pre>
-      ${stack === null ? NOTHING : html`<details id="stack"><summary>Stack</summary><pre tabindex="0">${withoutPasswords(stack)}</pre></details>`}
+      ${stack === null ? NOTHING : html`<details id="${`stack-${attempt}`}"><summary>Stack</summary><pre tabindex="0">${withoutPasswords(stack)}</pre></details>`}
     </li>`,
   )
   return html`<ol class="failures">${items}</ol>`

@@ -2,7 +2,7 @@ import type { MessageStatus } from 'sluice'
 import type { Context } from '../page.ts'
 import { type FilterField, filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { badge, dueAt, instant, link, NONE, section, type Tone } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
 import { oneLine } from '../view/text.ts'
@@ -65,7 +65,7 @@ function columnsOf(paths: Context['paths']): readonly Column<MessageStatus>[] {
     {
       title: 'Last error',
       wide: true,
-      cell: ({ lastError }) => (lastError === null ? NONE : withoutPasswords(oneLine(lastError))),
+      cell: ({ lastError }) => (lastError === null ? NONE : errorLine(lastError)),
     },
   ]
 }

@@ -2,12 +2,12 @@ import type { QueueStatus } from 'sluice'
 import type { Context, Page } from '../page.ts'
 import { type Attention, attentionTo } from '../read/attention.ts'
 import type { Findings } from '../read/findings.ts'
+import { handledChart } from '../view/activity.ts'
 import { countsBar, countsNote, countsTiles } from '../view/counts.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { badge, count, dueAt, duration, link, section, tile } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
-import { oneLine } from '../view/text.ts'
 import { groupsTable, streamsTable } from './stream-tables.ts'
 
 /** All queues and streams, and what needs attention. */
@@ -22,7 +22,7 @@ export const overviewPage: Page = async (context) => {
 function whole(found: Findings, { paths }: Context): Html {
   const { queues, streams, groups } = found
   return html`
-    ${section('totals', 'All queues', totals(found))}
+    ${section('totals', 'All queues', html`${totals(found)}${handledChart(found.activity, found.at)}`)}
     ${section('attention', 'Needs attention', attentionList(attentionTo(found, paths)))}
     ${section('queues', 'Queues', table('Queues', queueColumns(paths), queues, 'No queue has messages, dead letters or workers.'))}
     ${streams.length === 0 ? NOTHING : section('streams', 'Streams', streamsTable(streams))}
@@ -51,12 +51,12 @@ function totals({ queues, workers }: Findings): Html {
 }
 
 function attentionList(all: readonly Attention[]): Html {
-  if (all.length === 0) return html`<p class="empty">Nothing does.</p>`
+  if (all.length === 0) return html`<p class="empty">Nothing needs attention.</p>`
   const items = all
     .slice(0, MOST)
     .map(
       ({ tone, name, text, href }) =>
-        html`<li class="${`tone-${tone}`}"><a href="${href}">${name}</a> <span>${withoutPasswords(oneLine(text))}</span></li>`,
+        html`<li class="${`tone-${tone}`}"><a href="${href}">${name}</a> <span>${errorLine(text)}</span></li>`,
     )
   const more = all.length > MOST ? html`<li>and ${all.length - MOST} more</li>` : NOTHING
   return html`<ul class="attention">${items}${more}</ul>`

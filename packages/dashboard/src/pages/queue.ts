@@ -2,13 +2,15 @@ import type { LimitStatus, QueueSettingsStatus, QueueStatus, WorkerStatus } from
 import type { Context, Page } from '../page.ts'
 import type { Findings } from '../read/findings.ts'
 import { type Held, readHeldKeys } from '../read/held-keys.ts'
+import { activityPart } from '../view/activity.ts'
 import { countsBar, countsNote, countsTiles } from '../view/counts.ts'
 import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
+import { errorLine } from '../view/json.ts'
 import { badge, count, dueAt, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { table } from '../view/table.ts'
-import { age, number, oneLine } from '../view/text.ts'
+import { age, number } from '../view/text.ts'
 import { messagesPart } from './messages-part.ts'
 
 /** One queue: its counts, its settings, what holds it up, and its messages. */
@@ -22,6 +24,7 @@ export const queuePage: Page = async (context) => {
     ${pauseSentence(settings, snapped.value)}
     ${countsNote(snapped)}
     ${snapped.value === undefined ? NOTHING : section('totals', 'Messages by state', totals(status))}
+    ${activityPart(await context.operate.queues.activity({ queue }), await context.operate.now())}
     ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
     ${settingsPart(settings)}
     ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}
@@ -137,7 +140,7 @@ function heldPart(held: readonly Held[], { paths }: Context): Html {
     { title: 'State', cell: ({ state }: Held) => (state === null ? NONE : badge(state)) },
     { title: 'Until', cell: ({ dueAt: at, dueInMs }: Held) => dueAt(at, dueInMs) },
     { title: 'Waiting', align: 'end', cell: ({ waiting }: Held) => count(waiting) },
-    { title: 'Error', wide: true, cell: ({ error }: Held) => (error === null ? NONE : oneLine(error)) },
+    { title: 'Error', wide: true, cell: ({ error }: Held) => (error === null ? NONE : errorLine(error)) },
   ] as const
   const note = html`<p class="note">Of the newest 200 messages that wait for an earlier one with their key.</p>`
   return section('held', 'Held keys', html`${table('Held keys', columns, held, '')}${note}`)

@@ -1,7 +1,7 @@
 import type { ScheduleStatus } from 'sluice'
 import type { Context, Page } from '../page.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { withoutPasswords } from '../view/json.ts'
+import { errorLine } from '../view/json.ts'
 import { badge, count, dueAt, instant, link, NONE, section } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'
@@ -42,7 +42,7 @@ function columnsOf({ paths, viewer }: Context): readonly Column<ScheduleStatus>[
 
 function nameOf({ name, paused, error }: ScheduleStatus): Html {
   return html`${name} ${paused === null ? NOTHING : html`${badge('paused', 'warn')}<div class="note">${pauseText(paused)}</div>`}
-    ${error === null ? NOTHING : html`${badge('fails', 'bad')}<div class="note">${withoutPasswords(oneLine(error))}</div>`}`
+    ${error === null ? NOTHING : html`${badge('fails', 'bad')}<div class="note">${errorLine(error)}</div>`}`
 }
 
 /** 'by bob: until the disk is larger' */

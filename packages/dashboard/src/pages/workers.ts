@@ -38,7 +38,7 @@ function processes(workers: readonly WorkerStatus[]): Html {
     'Workers',
     columns,
     workers,
-    'No worker is registered. Start one with run(), subscribe() or sluice work.',
+    'No worker is registered. Start one with pipeline(…).handle(…).start(), or sluice work.',
   )
 }
 

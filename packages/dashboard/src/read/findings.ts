@@ -2,6 +2,7 @@ import type {
   GroupStatus,
   LimitStatus,
   Operate,
+  QueueActivity,
   QueueSettingsStatus,
   QueueStatus,
   ScheduleStatus,
@@ -20,6 +21,8 @@ export interface Findings {
   readonly schedules: readonly ScheduleStatus[]
   readonly streams: readonly StreamStatus[]
   readonly groups: readonly GroupStatus[]
+  /** What was done in the last hour, by minutes. */
+  readonly activity: readonly QueueActivity[]
 }
 
 /** One call after the other: a page needs one connection. */
@@ -33,5 +36,6 @@ export async function readFindings(operate: Operate): Promise<Findings> {
     schedules: await operate.schedules.list(),
     streams: await operate.streams.list(),
     groups: await operate.groups.list(),
+    activity: await operate.queues.activity(),
   }
 }
