@@ -17,9 +17,11 @@ export const telemetry: Cell = {
   ],
   asks: ({ name }) =>
     name === 'sluice' || name === 'sluice-metrics' || name === 'sluice-sampled' || name === 'sluice-spans',
-  goals: [BATCHES, SINGLES].map((name) => ({
-    of: { contestant: 'sluice-metrics', case: name },
-    over: { contestant: 'sluice', case: name },
-    atLeast: name === BATCHES ? 0.95 : 0.9,
-  })),
+  goals: ['sluice-metrics', 'sluice-spans'].flatMap((contestant) =>
+    [BATCHES, SINGLES].map((name) => ({
+      of: { contestant, case: name },
+      over: { contestant: 'sluice', case: name },
+      atLeast: name === BATCHES ? 0.95 : 0.9,
+    })),
+  ),
 }

@@ -28,7 +28,7 @@ function withTelemetry(name: string, what: string, spans: number): Contestant {
   return {
     name,
     title: `${sluice.title}, ${what}`,
-    guarantee: sluice.guarantee,
+    guarantee: 'As Sluice',
     onlyIn: 'telemetry',
     ...messageTable,
     consumes: {
