@@ -88,7 +88,7 @@ describe('the activity of a queue', () => {
     const env = { DATABASE_URL: database.url }
     const shown = await runCli(['queue', 'activity', queue], env)
     expect(shown.stdout).toMatch(/QUEUE +FROM +ACKED +\/S +RETRIED/)
-    expect(shown.stdout).toMatch(new RegExp(`${queue} +\\S+ \\S+ +9 +0\\.0 +1 +960ms`))
+    expect(shown.stdout).toMatch(new RegExp(`${queue} +\\S+ \\S+ +9 +\\d+\\.\\d +1 +960ms`))
     const { stdout } = await runCli(['queue', 'activity', '--json', '--since', '2d', '--step', '1h'], env)
     expect(JSON.parse(stdout)).toMatchObject([{ queue, acked: 9 }])
     expect(await runCli(['queue', 'activity', 'nothing'], env)).toMatchObject({ code: 0, stderr: /Nothing was done/ })
