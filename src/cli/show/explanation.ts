@@ -1,6 +1,6 @@
 import type { Explanation, Reason } from '../../index.ts'
 import type { View } from '../output.ts'
-import { oneLine } from './text.ts'
+import { oneLine, wrapped } from './text.ts'
 
 /** Each reason with its sentences and the command that changes it, the main reason first. */
 export function formatExplanation({ headline, others }: Explanation, view: View): string {
@@ -22,14 +22,3 @@ function formatReason({ reason, explanation, since, until, remedy }: Reason, { p
 const INDENT = '  '
 /** Longer than any explanation: what users wrote has been shortened in it. */
 const MOST = 2_000
-
-/** Lines of at most `width` characters, broken between words. */
-function wrapped(text: string, width: number): readonly string[] {
-  const lines: string[] = []
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1)
-    if (last === undefined || last.length + 1 + word.length > width) lines.push(word)
-    else lines[lines.length - 1] = `${last} ${word}`
-  }
-  return lines
-}

@@ -1,6 +1,6 @@
 import type { Finding } from '../../index.ts'
 import type { View } from '../output.ts'
-import { printable } from './text.ts'
+import { printable, wrapped } from './text.ts'
 
 /**
  * Each finding: what kind it is and about what, what was seen, and a remedy to copy. On a terminal what was seen is broken
@@ -21,16 +21,6 @@ export function formatFindings(findings: readonly Finding[], { paint, width }: V
 /** A line end in a name or an error must not look like another finding, or like a second command. */
 function line(text: string): string {
   return printable(text.replaceAll(/\s+/g, ' '))
-}
-
-function wrapped(text: string, width: number): readonly string[] {
-  const lines: string[] = []
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1)
-    if (last !== undefined && last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`
-    else lines.push(word)
-  }
-  return lines
 }
 
 const COLOURS = { error: 'red', warning: 'yellow', unknown: 'cyan' } as const

@@ -59,6 +59,17 @@ export function oneLine(text: string, most = 200): string {
   return text.length > most ? `${line.slice(0, most)}…` : line
 }
 
+/** Lines of at most `width` characters, broken between words. */
+export function wrapped(text: string, width: number): readonly string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1)
+    if (last === undefined || last.length + 1 + word.length > width) lines.push(word)
+    else lines[lines.length - 1] = `${last} ${word}`
+  }
+  return lines
+}
+
 function escaped(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
 }
