@@ -263,6 +263,10 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
+  /**
+   * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
+   */
+  | { readonly kind: 'telemetry.failed'; readonly error: Error }
   /** A worker process vanished with messages in flight. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 
