@@ -43,7 +43,6 @@ export { type BlockingSession, checkMigration, type MigrationCheck, type Version
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Audit, AuditAction, AuditOptions } from './operate/audit.ts'
 export type { Claims } from './operate/claims.ts'
-export type { ClearFilter } from './operate/clear-filter.ts'
 // Operate
 export type {
   DeadLetterChangeOptions,
@@ -69,6 +68,7 @@ export type { StreamEvents } from './operate/stream-events.ts'
 export type { StreamOffset } from './operate/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
 export type { Streams } from './operate/streams.ts'
+export type { WaitingFilter } from './operate/waiting-filter.ts'
 export type { WhichMessage } from './operate/which-message.ts'
 export type { Workers } from './operate/workers.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
@@ -128,6 +128,7 @@ export type { KnownMessage } from './table/operate/known-message.ts'
 export type { LimitStatus } from './table/operate/limit-status.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'
+export type { Moved } from './table/operate/move-messages.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { StoredMessage } from './table/operate/stored-message.ts'

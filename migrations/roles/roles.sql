@@ -149,7 +149,7 @@ BEGIN
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.move_messages, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 

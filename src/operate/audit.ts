@@ -19,6 +19,7 @@ const ACTIONS = [
   'queue.pause',
   'queue.resume',
   'queue.clear',
+  'queue.move',
   'dead.redrive',
   'dead.delete',
   'claim.renew',

@@ -8,15 +8,16 @@ import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
 import { addQueueActivity } from './queue-activity.ts'
+import { addQueueMove } from './queue-move.ts'
 import { addQueueSet } from './queue-set.ts'
 
 /** `sluice queue …` */
 export function addQueue(program: Command): void {
   const queue = program
     .command('queue')
-    .description('Pause and resume queues, and change their settings while workers run.')
+    .description('Pause and resume queues, change their settings while workers run, and move their messages.')
     .addHelpText('after', EXAMPLES)
-  addCommands(queue, [addList, addGet, addQueueActivity, addQueueSet, addPause, addResume])
+  addCommands(queue, [addList, addGet, addQueueActivity, addQueueSet, addPause, addResume, addQueueMove])
 }
 
 /** `sluice queue list` */
