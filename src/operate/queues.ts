@@ -118,7 +118,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @param options.reason why, for others to see.
    * @param options.by who. @default the database user
    * @param options.tx your open transaction. @default one of its own
-   * @returns false if it was paused already: since then, with the new `by` and `reason`.
+   * @returns false if it was paused already: it stays so since then. A new `reason`, with its `by`, replaces the old one.
    * @throws SluiceError as {@link Operate}
    *
    * @example await sluice.operate.queues.pause('emails', { by: 'ada', reason: 'the mail provider is down' })

@@ -41,6 +41,10 @@ describe('sluice queue move', () => {
     await register(database, { name: to, queues: [to], alive: false })
     expect((await cli(queue, to, '--yes')).stderr).toContain(`Target "${to}": no live worker consumes it.\n`)
     expect(await cli(queue, queue)).toMatchObject({ code: 2, stderr: expect.stringContaining('expected two queues') })
-    expect((await cli(`${queue}x`, to)).stdout).toContain('No messages to move. No queue has this name. Did you mean')
+    expect(await cli(`${queue}x`, to)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('No queue has this name. Did you mean'),
+    })
+    expect(await cli(`${queue}x`, to, '--yes')).toMatchObject({ code: 0, stdout: 'No messages to move.\n' })
   })
 })

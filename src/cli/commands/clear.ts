@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { assertConfirmed } from '../confirm.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { assertKnown } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { note, print } from '../output.ts'
 import { counted } from '../show/text.ts'
@@ -30,10 +31,11 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
     const filter = await readWaitingFilter(operate, options)
     const total = await operate.queues.clear(queue, { ...filter, dryRun: true })
     const keys = await operate.queues.freeKeys(queue, { dryRun: true })
+    if (total + keys === 0 && !options.yes) await assertKnown(operate, queue)
     const freed = options.freeKeys ? keys : 0
     if (total > 0)
       print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves(total)} no dead letter.`)
-    else print(`No messages match.${await didYouMean(operate, queue)}`)
+    else print('No messages match.')
     if (options.freeKeys) print(keysText(freed))
     if (freed < keys) note(`${counted(keys, 'dedupe key')} ${keys === 1 ? 'is' : 'are'} kept: see --free-keys.`)
     if (total + freed === 0) return

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { MessageStatus } from '../../index.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'

@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
 import type { Moved, Operate } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { assertKnown, didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { note, print } from '../output.ts'
 import { counted } from '../show/text.ts'
@@ -30,9 +31,10 @@ async function move(queue: string, target: string, options: MoveOptions, command
   await operating(command, async (operate) => {
     const filter = await readWaitingFilter(operate, options)
     const planned = await operate.queues.move(queue, target, { ...filter, dryRun: true })
+    if (planned.moved === 0 && !options.yes) await assertKnown(operate, queue)
     const total = counted(planned.moved, 'message')
     if (planned.moved > 0) print(`Move ${total} of queue ${queue} to queue ${target}.`)
-    else print(`No messages to move.${await didYouMean(operate, queue)}`)
+    else print('No messages to move.')
     noteLeft(planned, target)
     if (planned.moved === 0) return
     const warning = await whyNobody(operate, target)
