@@ -95,7 +95,9 @@ export function decideBack(message: DeliveredMessage, { clock }: Pick<Rules, 'cl
 
 /** Why a message dies that has no attempt left, as `sluice_private.spent_reason` says it. */
 export function spentReason(attempt: number, most: number): string {
-  return `failed ${attempt} of ${most} attempts`
+  // The limit may have been lowered, and the death of a process counts as well.
+  const more = `failed ${attempt} attempts, and ${most} ${most === 1 ? 'is' : 'are'} allowed`
+  return attempt > most ? more : `failed ${attempt} of ${most} attempts`
 }
 
 /** Its dedupe key stays taken for as long as its handler says, or else as it asks for itself. */
