@@ -64,6 +64,8 @@ export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings
 export type { FreeKeysOptions, QueueActivityOptions, Queues } from './operate/queues.ts'
 export type { ReadOptions } from './operate/read-options.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
+export type { Attention } from './operate/status/attention.ts'
+export type { Status } from './operate/status/status.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
 export type { StreamOffset } from './operate/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'

@@ -118,7 +118,8 @@ BEGIN
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
-    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
+    sluice.held_keys
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;

@@ -124,7 +124,7 @@ describe('sluice group, of a group that stops', () => {
     await pipeline.runOnce()
     expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 partition stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --partition 0, sluice group skip ${queue} g 1`,
+      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: npx sluice group retry ${queue} g --partition 0 # or: npx sluice group skip ${queue} g 1`,
     )
     expect((await run('group', 'retry', queue, 'g', '--partition', '0')).stdout).toBe('Unblocked 1 partition.\n')
     expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No partition was blocked.\n')

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { formatAge } from '../../basics/spans.ts'
 import type { AuditAction, AuditEntry } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
@@ -6,7 +7,6 @@ import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge } from '../show/text.ts'
 
 /** `sluice audit …` */
 export function addAudit(program: Command): void {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { DeadLetterChoice, DeadLetterFilter, Operate } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
@@ -6,7 +7,6 @@ import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-f
 import { didYouMean } from '../known-queue.ts'
 import { note, print, stdoutView } from '../output.ts'
 import { formatPlan } from '../show/dead-letters.ts'
-import { counted } from '../show/text.ts'
 
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { StreamOffset } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
@@ -7,7 +8,6 @@ import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
-import { counted } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
 import { offsetOf } from './stream.ts'
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { CompletedMessage } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
@@ -8,7 +9,6 @@ import { type JsonOptions, note, print, printJson, stdoutView, withContent } fro
 import { CommandRefusal } from '../report-error.ts'
 import { formatCompleted } from '../show/completed.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge, formatAgo } from '../show/text.ts'
 
 /** `sluice history …` */
 export function addHistory(program: Command): void {

@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
+import { formatAge } from '../../basics/spans.ts'
 import type { QueueActivity } from '../../index.ts'
 import { operating } from '../connect.ts'
 import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge } from '../show/text.ts'
 
 interface ActivityOptions extends JsonOptions {
   readonly since?: number

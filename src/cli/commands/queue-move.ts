@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { Moved, Operate } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { assertKnown, didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { note, print } from '../output.ts'
-import { counted } from '../show/text.ts'
 import { addWaitingFilter, readWaitingFilter, type WaitingFilterOptions } from '../waiting-filter.ts'
 
 interface MoveOptions extends WaitingFilterOptions {

@@ -5,7 +5,7 @@ import { operating } from '../connect.ts'
 import { assertKnown, assertKnownOrConfirmed, noteUnknown } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
-import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
+import { pausedText, settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
 import { addQueueActivity } from './queue-activity.ts'
@@ -42,7 +42,7 @@ function addList(queue: Command): void {
 function columns(at: Date): readonly TableColumn<QueueSettingsStatus>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
-    { title: 'PAUSED', cell: (settings) => pauseText(settings, at) },
+    { title: 'PAUSED', cell: (settings) => pausedText(settings, at) },
     { title: 'SETTINGS', cell: settingsText },
     { title: 'CHANGED BY', cell: ({ changedBy }) => changedBy },
   ]
@@ -70,7 +70,7 @@ function addGet(queue: Command): void {
 }
 
 function formatSettings(settings: QueueSettingsStatus, at: Date): string {
-  const paused = pauseText(settings, at)
+  const paused = pausedText(settings, at)
   const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(settings)]
   const width = Math.max(...rows.map(([name]) => name.length))
   const changed = `Changed ${settings.changedAt.toISOString()}${settings.changedBy === null ? '' : ` by ${settings.changedBy}`}.`
@@ -114,7 +114,7 @@ function pausedBefore(
   reason: string | undefined,
   at: Date,
 ): string {
-  const since = before === undefined ? null : pauseText(before, at)
+  const since = before === undefined ? null : pausedText(before, at)
   const already = since === null ? `${name} was paused already.` : `${name} was paused already, ${since}.`
   return reason === undefined ? already : `${already} Now its reason is: ${reason}`
 }
