@@ -635,6 +635,8 @@ CREATE TABLE sluice.group_progress (
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
+  -- Of that event: see sluice_private.add_failure.
+  failures       jsonb,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
@@ -6583,7 +6585,7 @@ CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group te
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
-  last_error text, open_pid integer, open_since timestamptz
+  last_error text, open_pid integer, open_since timestamptz, failures jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
   SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -6604,7 +6606,7 @@ BEGIN
         SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
-               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since, p.failures
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
@@ -6638,10 +6640,9 @@ $$;
 
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
-RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
-                                                                                      attempt integer, last_error text)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint, attempt integer, last_error text, failures jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error, r.failures
   FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
@@ -6660,7 +6661,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
-    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL, failures = NULL
     WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
@@ -6708,7 +6709,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
-    ARRAY[held.last_error], NULL);
+    ARRAY[held.last_error], ARRAY[held.failures -> -1]);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -7995,7 +7996,7 @@ $$);
 CREATE VIEW sluice.group_partitions AS
 SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
-       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, r.failures
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_partitions}', $$
 *: How far each group has read each partition of its stream.
@@ -8016,6 +8017,8 @@ last_error: The error of its last attempt.
 open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
+failures: The last five failures of that event, the latest last: attempt, at, error, the worker if known, and the stack of the
+  latest if known. Null: none failed.
 $$);
 
 CREATE VIEW sluice.groups AS

@@ -107,7 +107,7 @@ BEGIN
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
-  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error, failures) ON sluice.group_progress TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.stable_ends, sluice_private.stream_head, sluice_private.queue_events,
     sluice_private.dead_letter_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;

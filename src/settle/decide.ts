@@ -171,13 +171,8 @@ function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?
 }
 
 /** It stays, and is not tried again by itself. */
-function block(
-  message: DeliveredMessage,
-  given: GivenUp,
-  partition: number,
-  { queue }: Rules,
-  thrown: unknown,
-): Decided {
+function block(message: DeliveredMessage, given: GivenUp, partition: number, rules: Rules, thrown: unknown): Decided {
+  const { queue } = rules
   const { attempt, reason, error } = given
   const { type, options } = message.row
   const text = error === null ? reason : `${reason}: ${error}`
@@ -191,7 +186,7 @@ function block(
   } as const
   return {
     message,
-    decision: { kind: 'blocked', attempt, error: text },
+    decision: { kind: 'blocked', attempt, error: text, details: detailsOf(thrown, rules) },
     outcome: { kind: 'retry', error: text },
     event: withCause(event, thrown),
   }

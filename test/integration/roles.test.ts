@@ -166,7 +166,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT worker',
     'SELECT workers',
     'UPDATE bucket(at, tokens)',
-    'UPDATE group_progress(attempt, held_until, last_error)',
+    'UPDATE group_progress(attempt, failures, held_until, last_error)',
     'UPDATE maintenance(begun_at, begun_by)',
     'UPDATE message(attempt, due_at, failed_at, failures, last_error, lease)',
     'UPDATE permit(lease, message_id)',
