@@ -126,7 +126,7 @@ describe('sluice group, of a group that stops', () => {
     await pipeline.runOnce()
     expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 partition stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: Error: no; see: npx sluice group retry ${queue} g --partition 0 # or: npx sluice group skip ${queue} g 1`,
+      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: Error: no\n    → npx sluice group retry ${queue} g --partition 0 # or: npx sluice group skip ${queue} g 1`,
     )
     const { stdout } = await run('group', 'partitions', queue, 'g')
     expect(stdout).toMatch(/^ +0 +0 +1 +2 .* stopped by event 1: failed 1 of 1 attempts: Error: no$/m)

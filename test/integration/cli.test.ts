@@ -115,7 +115,7 @@ describe('sluice status', () => {
     expect(stdout).toMatch(/^alive:1 +yes +0 +\d+m?s ago +served$/m)
     expect(stdout).toMatch(/^gone:2 +no +2 +\d+m?s ago +lonely, served$/m)
     expect(stdout).toMatch(
-      /needs attention\n(?:.*\n)*? {2}lonely: 3 ready, .*no live worker.*\n {2}lonely: 1 dead letter; see: .*\n(?:.*\n)* {2}worker gone:2 .*: gone with 2 messages/,
+      /needs attention\n(?:.*\n)*? {2}lonely: 3 ready, .*no live worker.*\n {4}→ .*\n {2}lonely: 1 dead letter\n(?:.*\n)* {2}worker gone:2 .*: gone with 2 messages/,
     )
 
     const json: unknown = JSON.parse((await cli('status', '--json', '--queue', 'lonely')).stdout)

@@ -10,14 +10,15 @@ import { formatFailures } from '../show/failures.ts'
 import { printable } from '../show/text.ts'
 import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 import { addMessageChanges } from './message-change.ts'
+import { addMessageList } from './message-list.ts'
 
 /** `sluice message …` */
 export function addMessage(program: Command): void {
   const message = program
     .command('message')
-    .description('Show, cancel, change and reschedule one message.')
+    .description('List the messages of a queue; show, cancel, change and reschedule one.')
     .addHelpText('after', EXAMPLES)
-  addCommands(message, [addMessageStatus, addMessageChanges])
+  addCommands(message, [addMessageList, addMessageStatus, addMessageChanges])
 }
 
 interface MessageStatusOptions extends JsonOptions {

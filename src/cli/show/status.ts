@@ -22,15 +22,16 @@ export function formatStatus(status: Status, view: View): string {
   if (streams.length > 0) parts.push(formatStreams(streams, view))
   if (groups.length > 0) parts.push(formatGroups(groups, view))
   if (attention.length > 0) {
-    const lines = attention.map((one) => `  ${attentionLine(one, view)}`)
+    const lines = attention.flatMap((one) => attentionLines(one, view))
     parts.push([view.paint('yellow', 'needs attention'), ...lines].join('\n'))
   }
   return parts.join('\n\n')
 }
 
-function attentionLine({ severity, subject, text, remedy }: Attention, { paint }: View): string {
-  const line = printable(remedy === null ? `${subject}: ${text}` : `${subject}: ${text}; see: ${remedy}`)
-  return severity === 'wrong' ? paint('red', line) : line
+function attentionLines({ severity, subject, text, remedy }: Attention, { paint }: View): readonly string[] {
+  const line = printable(`  ${subject}: ${text}`)
+  const lines = [severity === 'wrong' ? paint('red', line) : line]
+  return remedy === null ? lines : [...lines, `    → ${printable(remedy)}`]
 }
 
 /** A vanished worker is listed in the other table, but its queues need not exist. */
