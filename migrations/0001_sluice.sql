@@ -635,6 +635,8 @@ CREATE TABLE sluice.group_progress (
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
+  -- Of that event: see sluice_private.add_failure.
+  failures       jsonb,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
@@ -705,6 +707,9 @@ CREATE TABLE sluice.action (
 );
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
+
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
 
 -- The settings of the whole database. One row.
 CREATE TABLE sluice.setting (
@@ -1532,7 +1537,12 @@ COMMENT ON FUNCTION sluice.queue_set IS
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
 BEGIN
+  -- Who says nothing new does not take another's reason away.
+  IF reason IS NULL AND EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL) THEN
+    RETURN false;
+  END IF;
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
   ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
@@ -1540,7 +1550,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
   'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
-  'was already paused.';
+  'was already paused; then a new reason replaces the old one.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1826,7 +1836,10 @@ $$;
 CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN format('failed %s of %s attempts', tries, most);
+  -- The limit may have been lowered, and the death of a process counts as well.
+  RETURN CASE WHEN tries > most
+    THEN format('failed %s attempts, and %s %s allowed', tries, most, CASE WHEN most = 1 THEN 'is' ELSE 'are' END)
+    ELSE format('failed %s of %s attempts', tries, most) END;
 END
 $$;
 
@@ -6579,7 +6592,7 @@ CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group te
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
-  last_error text, open_pid integer, open_since timestamptz
+  last_error text, open_pid integer, open_since timestamptz, failures jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
   SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -6600,7 +6613,7 @@ BEGIN
         SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
-               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since, p.failures
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
@@ -6634,10 +6647,9 @@ $$;
 
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
-RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
-                                                                                      attempt integer, last_error text)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint, attempt integer, last_error text, failures jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error, r.failures
   FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
@@ -6656,7 +6668,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
-    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL, failures = NULL
     WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
@@ -6704,7 +6716,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
-    ARRAY[held.last_error], NULL);
+    ARRAY[held.last_error], ARRAY[held.failures -> -1]);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -7206,6 +7218,212 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
+
+-- schema/56_move_messages.sql
+--
+-- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
+-- producer: what others have locked stays where it is.
+--
+-- Public functions: sluice.move_messages.
+
+-- Whether a message with an ordering key has to stay: a batch has its slot, or another message of its key that goes first,
+-- in flight or after a failure, is still in the queue. Without that one it would begin too soon.
+CREATE FUNCTION sluice_private.key_stays(m sluice.message) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  hold jsonb;
+BEGIN
+  IF m.slot IS NULL THEN
+    RETURN false;
+  ELSIF NOT sluice_private.lock_slot_of(m) THEN
+    RETURN true;
+  END IF;
+  hold := sluice_private.hold_of(m);
+  RETURN EXISTS (
+    -- Of several that a batch has put off together, the first goes first.
+    SELECT FROM sluice.message o
+    WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
+      AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
+    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+END
+$$;
+
+-- Whether a message cannot be in a queue, because its dedupe key is taken there, or, after an INSERT by hand, its id.
+CREATE FUNCTION sluice_private.is_taken(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (SELECT FROM sluice.message o WHERE o.queue = target AND o.id = m.id)
+    OR EXISTS (SELECT FROM sluice.dead_letter o WHERE o.queue = target AND o.id = m.id)
+    OR m.dedupe_key IS NOT NULL
+      AND (sluice_private.find_duplicate(target, m.dedupe_key, 'reject', false)).answer IS NOT NULL;
+END
+$$;
+
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
+-- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
+-- is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  window_end timestamptz := (
+    SELECT d.until FROM sluice.dedupe d WHERE d.queue = m.queue AND d.key = m.dedupe_key AND d.message_id = m.id
+  );
+BEGIN
+  PERFORM FROM sluice.dedupe d WHERE d.queue = target AND d.key = m.dedupe_key FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    -- Its statements see what was committed before the lock.
+    IF sluice_private.is_taken(m, target) THEN
+      RETURN false;
+    END IF;
+    UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
+    WHERE d.queue = target AND d.key = m.dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END
+$$;
+
+-- Moves one message: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. A message that is due
+-- becomes due now, so that the floors of the target's workers do not hide it, and one with an ordering key is marked for
+-- the same. One that waits for a retry closes its key for the later ones by its lease of 0, as after a lease: a hold would
+-- have to be written into a slot that a batch of the target may have.
+CREATE FUNCTION sluice_private.move_one(queue text, message_id bigint, target text, state_wanted text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message := sluice_private.lock_one(queue, message_id);
+  state text := sluice_private.state_of(queue, message_id, m);
+  holds boolean;
+BEGIN
+  IF state = 'in_flight' THEN
+    RETURN state;
+  ELSIF m.id IS NULL OR state <> coalesce(state_wanted, state) THEN
+    RETURN NULL;
+  ELSIF sluice_private.key_stays(m) THEN
+    RETURN 'held';
+  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+    RETURN 'duplicate';
+  END IF;
+  holds := state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false);
+  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
+  UPDATE sluice.message t
+  SET queue = target, due_at = CASE WHEN state = 'ready' THEN clock_timestamp() ELSE t.due_at END,
+      lease = CASE WHEN t.slot IS NOT NULL AND (holds OR t.lease IS NOT NULL) THEN 0 END,
+      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+  WHERE t.queue = queue AND t.id = message_id;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.require_kept('message', target, 1, 0);
+  END IF;
+  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = message_id;
+  RETURN 'moved';
+END
+$$;
+
+-- The same, of which nothing is done: what others have locked, and what waits for another of its key, counts as moved.
+CREATE FUNCTION sluice_private.would_move(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'in_flight'
+    WHEN sluice_private.is_taken(m, target) THEN 'duplicate' ELSE 'moved' END;
+END
+$$;
+
+CREATE FUNCTION sluice_private.check_move(queue text, target text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM sluice_private.check_claim(queue), sluice_private.check_claim(target);
+  IF target = queue THEN
+    RAISE EXCEPTION 'target: expected another queue than "%", received the same', queue
+      USING ERRCODE = '22023', HINT = 'As in sluice.move_messages(''ordres'', ''orders'').';
+  ELSIF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
+    RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not moved. Leave it out for all others.';
+  END IF;
+  -- The queue of a group has its events, and nothing else. Its own messages belong to its stream.
+  PERFORM sluice_private.refuse_group_queue(queue);
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
+  PERFORM sluice_private.lock_shared(746507, hashtext(target));
+  PERFORM sluice_private.refuse_group_queue(target);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice_private.refuse_newer_group(target);
+  END IF;
+END
+$$;
+
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+CREATE FUNCTION sluice.move_messages(
+  queue           text,
+  target          text,
+  after_id        bigint      DEFAULT NULL,
+  type            text        DEFAULT NULL,
+  ordering_key    text        DEFAULT NULL,
+  tenant          text        DEFAULT NULL,
+  enqueued_before timestamptz DEFAULT NULL,
+  enqueued_after  timestamptz DEFAULT NULL,
+  state           text        DEFAULT NULL,
+  dry_run         boolean     DEFAULT false
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message;
+  looked integer := 0;
+  result text;
+  results text[] := '{}';
+  ids bigint[] := '{}';
+BEGIN
+  PERFORM sluice_private.check_move(queue, target, state);
+  FOR m IN
+    SELECT t.* FROM sluice.message t
+    WHERE t.queue = queue AND t.id > coalesce(after_id, -9223372036854775808)
+    ORDER BY t.id LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_id := m.id;
+    CONTINUE WHEN m.type IS DISTINCT FROM coalesce(type, m.type)
+      OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
+      OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
+      OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
+      OR state <> sluice_private.state_of(queue, m.id, m);
+    result := CASE WHEN dry_run THEN sluice_private.would_move(m, target)
+      ELSE sluice_private.move_one(queue, m.id, target, state) END;
+    results := results || result;
+    IF result = 'moved' THEN
+      ids := ids || m.id;
+    END IF;
+    EXIT WHEN cardinality(ids) >= 1000;
+  END LOOP;
+  moved := cardinality(ids);
+  in_flight := cardinality(array_positions(results, 'in_flight'));
+  held := cardinality(array_positions(results, 'held'));
+  duplicates := cardinality(array_positions(results, 'duplicate'));
+  IF NOT dry_run AND moved > 0 THEN
+    PERFORM sluice_private.note_action('queue.move', queue, moved, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'target', target, 'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
+    IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) AND sluice_private.release_holds(queue) > 0 THEN
+      PERFORM sluice_private.notify('!holds!' || queue);
+    END IF;
+    PERFORM sluice_private.wake(target);
+  END IF;
+  IF looked < 10000 AND moved < 1000 THEN
+    next_id := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.move_messages IS
+  'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
+  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- schema/60_message_views.sql
 --
@@ -7785,7 +8003,7 @@ $$);
 CREATE VIEW sluice.group_partitions AS
 SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
-       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, r.failures
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_partitions}', $$
 *: How far each group has read each partition of its stream.
@@ -7806,6 +8024,8 @@ last_error: The error of its last attempt.
 open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
+failures: The last five failures of that event, the latest last: attempt, at, error, the worker if known, and the stack of the
+  latest if known. Null: none failed.
 $$);
 
 CREATE VIEW sluice.groups AS
@@ -9685,6 +9905,50 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';
+
+-- schema/69_held_keys.sql
+--
+-- Ordering keys whose messages wait for one that has failed or was snoozed.
+--
+-- Public views: sluice.held_keys.
+
+CREATE VIEW sluice.held_keys AS
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), holder AS (
+  SELECT s.queue, (k.value ->> 0)::bigint AS id
+  FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+  WHERE s.held <> '{}'::jsonb AND (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+  UNION
+  SELECT m.queue, m.id FROM sluice.message m CROSS JOIN clock c
+  WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.lease = 0 AND m.due_at > c.now
+), first AS (
+  -- A batch can have put several messages of a key off.
+  SELECT DISTINCT ON (m.queue, m.slot, m.ordering_key)
+         m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, m.ordering_key, m.id, m.attempt,
+         m.failed_at, m.last_error, m.due_at
+  FROM holder h JOIN sluice.message m ON m.queue = h.queue AND m.id = h.id
+  ORDER BY m.queue, m.slot, m.ordering_key, m.id
+)
+SELECT f.queue, f.ordering_key::text, f.id AS message_id, f.attempt::integer, f.failed_at, f.last_error, f.due_at::timestamptz,
+       w.messages
+FROM first f JOIN (
+  SELECT m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, count(*) AS messages
+  FROM sluice.message m CROSS JOIN clock c
+  WHERE m.due_at <= c.now AND (m.expires_at IS NULL OR m.expires_at > c.now)
+  GROUP BY m.queue, coalesce(m.slot, 256), coalesce(m.ordering_key, '')
+) w ON w.queue = f.queue AND w.slot = f.slot AND w.key = f.key;
+SELECT sluice_private.describe('{held_keys}', $$
+*: One row per ordering key whose due messages wait for one that has failed or was snoozed. Its cost grows with the table.
+queue: The queue.
+ordering_key: The key; null: the queue is ordered as a whole.
+message_id: The message that they wait for.
+attempt: How many of its attempts have failed.
+failed_at: When it failed last; null: it was snoozed.
+last_error: The error of its last attempt.
+due_at: When it is tried again.
+messages: How many messages that are due wait for it.
+$$);
 
 -- schema/70_doctor_schema.sql
 --

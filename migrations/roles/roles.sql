@@ -107,7 +107,7 @@ BEGIN
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
-  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error, failures) ON sluice.group_progress TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.stable_ends, sluice_private.stream_head, sluice_private.queue_events,
     sluice_private.dead_letter_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
@@ -118,7 +118,8 @@ BEGIN
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
-    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
+    sluice.held_keys
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
@@ -149,7 +150,7 @@ BEGIN
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.move_messages, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 

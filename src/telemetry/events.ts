@@ -268,7 +268,12 @@ export type SluiceEvent =
    */
   | { readonly kind: 'telemetry.failed'; readonly error: Error }
   /** A worker process vanished with messages in flight. */
-  | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+  | {
+      readonly kind: 'worker.crashed'
+      readonly workerId: number
+      readonly worker: string
+      readonly messages: number
+    }
 
 /**
  * Adds what was thrown to an event, as a property that is not enumerable, so that a log of the event does not have it.

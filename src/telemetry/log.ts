@@ -90,7 +90,7 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.workerId} vanished with ${inHand(event.messages)} again`]
+      return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
     case 'connection.failed':
       return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'connection.lost':
