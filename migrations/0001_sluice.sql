@@ -657,13 +657,18 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 -- queues: {queue: {acked, retried, snoozed, dead, batches, waiting: {maxMs, buckets}, handling: {totalMs, maxMs, buckets}}}.
 -- buckets: {bucket: how many}, four buckets for each doubling, from 2^-10 ms on (see sluice.activity): those of several workers
 -- can be added up, which percentiles cannot. Kept for two days: 29,000 rows for ten workers that are never idle. No trigger,
--- no key of a message, nothing that a handler waits for.
+-- no key of a message, nothing that a handler waits for. number: the worker counts its rows, so that one that it writes
+-- again, because the answer to its COMMIT was lost, is there once.
 CREATE TABLE sluice.worker_activity (
-  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   worker_id integer     NOT NULL,
+  number    integer     NOT NULL,
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   queues    jsonb       NOT NULL,
-  CONSTRAINT worker_activity_pkey PRIMARY KEY (at, worker_id)
+  CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
+
+-- The rows of a time, for charts and for their removal.
+CREATE INDEX worker_activity_at_idx ON sluice.worker_activity (at);
 
 CREATE FUNCTION sluice_private.prune_activity(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -5648,7 +5653,7 @@ $$;
 --
 -- Public functions: sluice.activity.
 
--- Reads the rows of `since`, by the primary key: at most two days. Buckets: see sluice.worker_activity. The value of one is the
+-- Reads the rows of `since`, by worker_activity_at_idx: at most two days. Buckets: see sluice.worker_activity. The value of one is the
 -- middle of its quarter of a doubling, at most 12 % from each duration in it.
 CREATE FUNCTION sluice.activity(
   of_queue text DEFAULT NULL, since interval DEFAULT interval '1 hour', step interval DEFAULT interval '1 minute'
@@ -5664,11 +5669,11 @@ DECLARE
 BEGIN
   IF since IS NULL OR since <= interval '0' OR since > interval '2 days' THEN
     RAISE EXCEPTION 'since: expected an interval of more than 0, and at most 2 days, received %', coalesce(since::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example since => interval ''6 hours''. Older activity is removed.';
   END IF;
   IF step IS NULL OR step < interval '1 minute' OR step > interval '2 days' THEN
     RAISE EXCEPTION 'step: expected an interval of 1 minute to 2 days, received %', coalesce(step::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example step => interval ''15 minutes''.';
   END IF;
   RETURN QUERY
   WITH part AS MATERIALIZED (
