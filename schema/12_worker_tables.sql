@@ -16,6 +16,8 @@ CREATE TABLE sluice.worker (
   -- A copy of the database has this row too, and not the worker.
   database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false,
+  -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
+  listening   boolean,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb

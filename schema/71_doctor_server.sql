@@ -108,6 +108,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
 
+-- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
+-- table has a header of 28 bytes, one of an index 16, and pages are filled to nine and seven tenths. Long values are apart.
+CREATE FUNCTION sluice_private.doctor_bloat(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, c.oid AS table_oid, 'table' AS kind, NULL::smallint[] AS columns,
+           CASE WHEN c.reltuples >= 0 THEN greatest(c.reltuples, s.n_live_tup) END AS rows, 28 AS header, 0.9 AS filled
+    FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    UNION ALL
+    SELECT i.indexrelid, i.indrelid, 'index', i.indkey::smallint[], CASE WHEN r.reltuples >= 0 THEN c.reltuples END, 16, 0.7
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class r ON r.oid = i.indrelid AND r.relnamespace = 'sluice'::regnamespace
+  ), large AS MATERIALIZED (
+    SELECT o.*, pg_relation_size(o.oid) AS bytes FROM own o WHERE pg_relation_size(o.oid) >= 64 << 20
+  ), estimated AS (
+    SELECT l.*, CASE WHEN l.rows = 0 THEN 0 ELSE (
+      SELECT l.rows * (l.header + sum((1 - s.null_frac) * s.avg_width)) / l.filled
+      FROM pg_attribute a
+      JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+      JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = r.relname AND s.attname = a.attname AND NOT s.inherited
+      WHERE a.attrelid = l.table_oid AND (l.columns IS NULL OR a.attnum = ANY (l.columns))
+    ) END AS needed
+    FROM large l
+  )
+  SELECT 'vacuum.bloat', CASE WHEN e.needed IS NULL THEN 'unknown' ELSE 'warning' END, format('%s %s', e.kind, e.oid::regclass),
+         CASE WHEN e.needed IS NULL THEN format('%s has %s, and no statistics say what its rows need', e.oid::regclass,
+                pg_size_pretty(e.bytes))
+           ELSE format('%s has %s, and its %s rows need about %s, by an estimate: the rest is free, and later rows use it',
+             e.oid::regclass, pg_size_pretty(e.bytes), round(e.rows::numeric), pg_size_pretty(e.needed::bigint)) END,
+         CASE WHEN e.needed IS NULL THEN format('ANALYZE %s;', e.table_oid::regclass)
+           WHEN e.kind = 'index' THEN format('REINDEX INDEX CONCURRENTLY %s;', e.oid::regclass)
+           ELSE format('VACUUM (FULL) %s; -- nobody can read or write it meanwhile, so only if you need the disk',
+             e.oid::regclass) END
+  FROM estimated e WHERE e.needed IS NULL OR e.bytes >= 10 * e.needed
+$$;
+
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -120,22 +157,22 @@ $$;
 
 -- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
 -- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
--- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
+-- keeps rows of catalogs alone.
 CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH session AS MATERIALIZED (
-    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
       AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
   )
-  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+  (SELECT 'horizon.session', 'warning', format('process %s', s.pid),
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
            sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
-  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
   SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
          format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,

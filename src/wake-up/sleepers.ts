@@ -54,7 +54,7 @@ export class Sleepers {
   #polledAt: number | undefined
   /** By when the next one is expected. */
   #pollDueAt = Number.POSITIVE_INFINITY
-  /** Whether its queues differ from those in `sluice.workers`. */
+  /** Whether its queues differ from those in `sluice.workers`, or it has begun to listen: the next poll has a heartbeat. */
   #changed = false
   #registering: NodeJS.Immediate | undefined
   #started = false
@@ -155,6 +155,7 @@ export class Sleepers {
   listenerUp(): void {
     const { settings, control } = this.#options
     settings?.refresh(control.execute).catch(() => undefined)
+    this.#changed = true
     this.wake('reconnect')
   }
 
@@ -257,6 +258,7 @@ export class Sleepers {
       const polled = await pollQueues(control.execute, workerId(), waiting, {
         consumed,
         statistics: done,
+        listening: this.#options.listening(),
         version: settings?.version,
         dead: reaper !== undefined,
       })

@@ -113,6 +113,44 @@ describe('connections', () => {
   })
 })
 
+describe('bloat', () => {
+  test('of a table and of an index is found by an estimate, and gone after their remedies', async () => {
+    const database = await fresh()
+    // Pages that are filled to a tenth are like those from which most rows have been removed.
+    await database.sql(`ALTER TABLE sluice.action SET (fillfactor = 10);
+      CREATE INDEX wide ON sluice.action (actor, application) WITH (fillfactor = 10);
+      INSERT INTO sluice.action (actor, login, application, action, count)
+      SELECT md5(n::text) || repeat('x', 150), 'me', md5(n::text) || repeat('y', 200), 'message.cancel', 1 FROM generate_series(1, 30000) n`)
+    await database.sql('REINDEX INDEX sluice.wide; ANALYZE sluice.action')
+    await database.sql('DELETE FROM sluice.action WHERE id > 1000')
+    await database.sql('VACUUM ANALYZE sluice.action')
+    await database.sql('ALTER TABLE sluice.action RESET (fillfactor); ALTER INDEX sluice.wide RESET (fillfactor)')
+    const bloated = async () => found(database, 'vacuum.bloat')
+    const [table, index] = await bloated()
+    expect(table).toMatchObject({
+      severity: 'warning',
+      subject: 'table sluice.action',
+      finding: expect.stringMatching(/^sluice.action has \d+ MB, and its 1000 rows need about \d+ kB, by an estimate/),
+    })
+    expect(index).toMatchObject({ subject: 'index sluice.wide', remedy: 'REINDEX INDEX CONCURRENTLY sluice.wide;' })
+    await database.sql(index!.remedy)
+    expect(await bloated()).toEqual([table])
+    await database.sql(table!.remedy.split(';')[0]!)
+    expect(await bloated()).toEqual([])
+  })
+
+  test('of a table without statistics is unknown', async () => {
+    const database = await fresh()
+    await database.sql(`ALTER TABLE sluice.action SET (fillfactor = 10, autovacuum_enabled = off);
+      INSERT INTO sluice.action (actor, login, action, count)
+      SELECT repeat('x', 500), 'me', 'message.cancel', 1 FROM generate_series(1, 10000) n`)
+    await waitFor(async () => (await found(database, 'vacuum.bloat')).length > 0, { what: 'the count of its rows' })
+    expect(await found(database, 'vacuum.bloat')).toMatchObject([
+      { severity: 'unknown', subject: 'table sluice.action', remedy: 'ANALYZE sluice.action;' },
+    ])
+  })
+})
+
 describe('the horizon', () => {
   test('is held by a session with an open transaction: which, since when, and what that costs', async () => {
     const database = await fresh()
