@@ -18,6 +18,8 @@ CREATE TABLE sluice.worker (
   pooled      boolean     NOT NULL DEFAULT false,
   -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
   listening   boolean,
+  -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
+  connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb

@@ -35,16 +35,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
 $$;
 
--- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
--- claims nothing.
+-- Connections of clients against the limits of the server, the database and the role, and what live workers may open at
+-- full load, as their heartbeats say. The login of a worker is that of the session with its lock. A worker that finds no
+-- connection claims nothing.
 CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH client AS MATERIALIZED (
     -- What kind of process it is can be hidden; those that serve no client have no database.
     SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
     WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), planned AS MATERIALIZED (
+    SELECT a.usename, w.connections FROM sluice.worker w
+    JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE w.connections IS NOT NULL
   ), allowed AS (
-    SELECT 'server' AS subject, current_setting('max_connections')::bigint
+    SELECT 'server' AS subject, NULL::name AS role, current_setting('max_connections')::bigint
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
@@ -52,13 +59,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              current_setting('max_connections')::integer * 2) AS remedy
     FROM client c
     UNION ALL
-    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
+    SELECT 'database ' || d.datname, NULL, d.datconnlimit, count(c.datname),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
     FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
     WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
     UNION ALL
-    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
+    SELECT 'role ' || r.rolname, r.rolname, r.rolconnlimit, count(c.usename),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
     FROM pg_roles r JOIN client c ON c.usename = r.rolname
@@ -68,6 +75,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
+  UNION ALL
+  SELECT 'connections.planned', 'warning', a.subject,
+         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
+           a.most), a.remedy
+  FROM allowed a CROSS JOIN LATERAL (
+    SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
+  ) p WHERE p.connections > a.most
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as

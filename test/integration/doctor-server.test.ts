@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../support/servers/databa
 import { ROLES_SQL } from '../support/servers/logins.ts'
 import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { startStandbyPair } from '../support/servers/standby-pair.ts'
-import { test } from '../support/sluice.ts'
+import { startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 async function fresh(): Promise<TestDatabase> {
@@ -110,6 +110,33 @@ describe('connections', () => {
         finding: '4 of 5 connections of the server are in use, 0 of them by Sluice',
       },
     ])
+  })
+})
+
+describe('connections that live workers have planned', () => {
+  test('beyond the limit of the database are found, until they plan fewer', async () => {
+    const database = await fresh()
+    const worker = startTestSluice(database, { pollInterval: '100ms' })
+    const pipeline = worker
+      .pipeline('orders', { concurrency: 30 })
+      .handle(() => undefined)
+      .start()
+    const planned = async (connections: number) =>
+      (await database.sql('SELECT FROM sluice.worker WHERE connections = $1', [connections])).length > 0
+    await waitFor(() => planned(32), { what: 'a heartbeat' })
+    expect(await found(database, 'connections.planned')).toEqual([])
+    await database.sql(`ALTER DATABASE ${nameOf(database)} CONNECTION LIMIT 31`)
+    expect(await found(database, 'connections.planned')).toMatchObject([
+      {
+        severity: 'warning',
+        subject: `database ${nameOf(database)}`,
+        finding: `1 live workers may open 32 connections at full load, and the database ${nameOf(database)} allows 31`,
+        remedy: `ALTER DATABASE ${nameOf(database)} CONNECTION LIMIT -1;`,
+      },
+    ])
+    pipeline.setConcurrency(29)
+    await waitFor(() => planned(31), { what: 'the next heartbeat' })
+    expect(await found(database, 'connections.planned')).toEqual([])
   })
 })
 

@@ -80,6 +80,8 @@ export interface PollOptions {
   readonly statistics?: string | null
   /** Whether notifications arrive, for the heartbeat. @default unknown */
   readonly listening?: boolean | null
+  /** How many connections to the server it may have, for the heartbeat; null: a pooler is in front. @default unknown */
+  readonly connections?: number | null
   /** Of the settings of queues that are known. */
   readonly version?: string | null | undefined
   /** Whether a worker is dead. @default false */
@@ -99,9 +101,16 @@ export async function pollQueues(
   execute: Execute,
   workerId: number,
   queues: readonly string[],
-  { consumed = null, statistics = null, listening = null, version = null, dead = false }: PollOptions = {},
+  {
+    consumed = null,
+    statistics = null,
+    listening = null,
+    connections = null,
+    version = null,
+    dead = false,
+  }: PollOptions = {},
 ): Promise<Polled> {
-  const answer = await execute(POLL, [workerId, queues, consumed, statistics, version, dead, listening])
+  const answer = await execute(POLL, [workerId, queues, consumed, statistics, version, dead, listening, connections])
   const rows = answer.filter((row) => row.dead !== true)
   const settings = rows.find((row) => typeof row.settings === 'string')
   const schedule = rows.find((row) => row.queue === null && row !== settings)
@@ -162,7 +171,7 @@ WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), alive AS (
   UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb,
-         listening = $7::boolean
+         listening = $7::boolean, connections = $8::integer
   WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
