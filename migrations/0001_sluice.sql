@@ -160,6 +160,9 @@ CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
 -- For those that have expired. A message that never expires does not stand in it.
 CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE expires_at IS NOT NULL;
 
+-- Messages that have failed and wait for their next attempt: lease is 0, or null, while none is leased. For monitoring.
+CREATE INDEX message_retrying_idx ON sluice.message (queue, due_at) WHERE attempt > 0 AND coalesce(lease, 0) = 0;
+
 -- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
 -- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
 -- tenants is claimed from as ever.
@@ -432,6 +435,10 @@ CREATE TABLE sluice.worker (
   -- A copy of the database has this row too, and not the worker.
   database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false,
+  -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
+  listening   boolean,
+  -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
+  connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb
@@ -659,13 +666,18 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 -- queues: {queue: {acked, retried, snoozed, dead, batches, waiting: {maxMs, buckets}, handling: {totalMs, maxMs, buckets}}}.
 -- buckets: {bucket: how many}, four buckets for each doubling, from 2^-10 ms on (see sluice.activity): those of several workers
 -- can be added up, which percentiles cannot. Kept for two days: 29,000 rows for ten workers that are never idle. No trigger,
--- no key of a message, nothing that a handler waits for.
+-- no key of a message, nothing that a handler waits for. number: the worker counts its rows, so that one that it writes
+-- again, because the answer to its COMMIT was lost, is there once.
 CREATE TABLE sluice.worker_activity (
-  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   worker_id integer     NOT NULL,
+  number    integer     NOT NULL,
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   queues    jsonb       NOT NULL,
-  CONSTRAINT worker_activity_pkey PRIMARY KEY (at, worker_id)
+  CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
+
+-- The rows of a time, for charts and for their removal.
+CREATE INDEX worker_activity_at_idx ON sluice.worker_activity (at);
 
 CREATE FUNCTION sluice_private.prune_activity(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -5661,7 +5673,7 @@ $$;
 --
 -- Public functions: sluice.activity.
 
--- Reads the rows of `since`, by the primary key: at most two days. Buckets: see sluice.worker_activity. The value of one is the
+-- Reads the rows of `since`, by worker_activity_at_idx: at most two days. Buckets: see sluice.worker_activity. The value of one is the
 -- middle of its quarter of a doubling, at most 12 % from each duration in it.
 CREATE FUNCTION sluice.activity(
   of_queue text DEFAULT NULL, since interval DEFAULT interval '1 hour', step interval DEFAULT interval '1 minute'
@@ -5677,11 +5689,11 @@ DECLARE
 BEGIN
   IF since IS NULL OR since <= interval '0' OR since > interval '2 days' THEN
     RAISE EXCEPTION 'since: expected an interval of more than 0, and at most 2 days, received %', coalesce(since::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example since => interval ''6 hours''. Older activity is removed.';
   END IF;
   IF step IS NULL OR step < interval '1 minute' OR step > interval '2 days' THEN
     RAISE EXCEPTION 'step: expected an interval of 1 minute to 2 days, received %', coalesce(step::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example step => interval ''15 minutes''.';
   END IF;
   RETURN QUERY
   WITH part AS MATERIALIZED (
@@ -8197,8 +8209,9 @@ COMMENT ON FUNCTION sluice.status IS
 -- The names come from each to the next in one descent of an index, and a condition on the queue is applied to them before
 -- anything is counted. Per queue: of message_due_idx one range for each priority, from its start to now; of
 -- message_slot_idx the first 10,000 messages with keys; for the oldest the first of each priority, and of each slot, as
--- a slot's order is not that of due times; of dead_letter_pkey the first 10,000. In flight is what the few records of
--- batches and claims say.
+-- a slot's order is not that of due times; of dead_letter_pkey and of message_retrying_idx the first 10,000. The keys that
+-- wait for a failed or snoozed message are in the rows of the queue's slots, and in leased mode in message_lease_idx. In
+-- flight is what the few records of batches and claims say.
 CREATE VIEW sluice.backlogs AS
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
@@ -8225,7 +8238,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 )
 SELECT n.queue, due.messages AS due, coalesce(h.leased, 0) AS leased, coalesce(h.in_flight, 0) AS in_flight,
        clock.now - oldest.due_at AS oldest_due_age, gone.messages AS dead,
-       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at
+       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at, failed.messages AS retrying, closed.keys AS held_keys
 FROM named n CROSS JOIN clock
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
@@ -8263,6 +8276,26 @@ CROSS JOIN LATERAL (
     SELECT d.queue FROM sluice.dead_letter d WHERE d.queue >= n.queue ORDER BY d.queue, d.id LIMIT 10000
   ) next WHERE next.queue = n.queue
 ) gone
+CROSS JOIN LATERAL (
+  SELECT count(*) AS messages FROM (
+    SELECT FROM sluice.message m
+    WHERE m.queue = n.queue AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND m.due_at > clock.now
+    ORDER BY m.due_at LIMIT 10000
+  ) next
+) failed
+CROSS JOIN LATERAL (
+  SELECT count(*) AS keys FROM (
+    (SELECT s.slot, k.key FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+     WHERE s.queue = n.queue AND (k.value ->> 1)::bigint > extract(epoch FROM clock.now) * 1000000
+     LIMIT 10000)
+    UNION
+    SELECT m.slot, coalesce(m.ordering_key, '') FROM (
+      SELECT m.slot, m.ordering_key, m.lease, m.due_at FROM sluice.message m
+      WHERE m.queue = n.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL ORDER BY m.slot, m.id, m.lease LIMIT 10000
+    ) m WHERE m.lease = 0 AND m.due_at > clock.now
+    LIMIT 10000
+  ) waiting
+) closed
 LEFT JOIN held h ON h.queue = n.queue
 LEFT JOIN consumed c ON c.queue = n.queue
 LEFT JOIN sluice.queue q ON q.queue = n.queue;
@@ -8280,6 +8313,8 @@ dead: Dead letters, up to 10,000.
 workers: The number of live worker processes that consume the queue.
 concurrency: How many messages may be in flight, in all processes together. Null: no limit.
 paused_at: When it was paused; null: it is not paused.
+retrying: Messages that have failed and wait for their next attempt, up to 10,000.
+held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);
 
 -- schema/63_reasons.sql
@@ -9960,16 +9995,16 @@ $$);
 -- severity: error (messages can be lost, delayed or stuck), warning (it costs, or will), unknown (not to be seen).
 CREATE TYPE sluice_private.finding AS ("check" text, severity text, subject text, finding text, remedy text);
 
--- What the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog. server: the major
--- version of the server that wrote the definition; another one may write the same with other words.
-CREATE TABLE sluice.made (
+-- The definitions of what the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog.
+-- server: the major version of the server that wrote the definition; another one may write the same with other words.
+CREATE TABLE sluice.object_definition (
   kind       text    NOT NULL,
   name       text    NOT NULL,
   -- The table that it belongs to; null: none.
   relation   text,
   definition text    NOT NULL,
   server     integer NOT NULL,
-  CONSTRAINT made_pkey PRIMARY KEY (kind, name)
+  CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
 );
 
 -- A duration in its two largest units: 3 h 12 min.
@@ -9983,16 +10018,52 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
 $$;
 
--- A definition without what a dump and a restore change: the parentheses around each AND of several.
-CREATE FUNCTION sluice_private.same_definition(definition text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT translate(definition, '() ' || chr(10), '')
+-- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
+-- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
+-- All other parentheses count. From the inside out, each pair of parentheses becomes a number; literals and quoted names
+-- have become digests before, because they may have parentheses too. Milliseconds for a long view, so only where two
+-- definitions are not the same text.
+CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  rest text := (
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+      '' ORDER BY t.nth)
+    FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
+  );
+  flat text[] := '{}';
+  joined text[] := '{}';
+  content text;
+  word text;
+BEGIN
+  LOOP
+    content := btrim(substring(rest FROM '[(]([^()]*)[)]'));
+    EXIT WHEN content IS NULL;
+    word := CASE WHEN content ~ ' AND ' AND content !~ ' OR ' THEN 'AND' WHEN content ~ ' OR ' AND content !~ ' AND ' THEN 'OR' END;
+    IF word IS NOT NULL THEN
+      content := (
+        SELECT string_agg(CASE WHEN joined[o.n] = word THEN flat[o.n] ELSE o.operand END, format(' %s ', word) ORDER BY o.nth)
+        FROM (
+          SELECT s.operand, s.nth, substring(s.operand FROM '^<([0-9]+)>$')::integer AS n
+          FROM regexp_split_to_table(content, format(' %s ', word)) WITH ORDINALITY AS s (operand, nth)
+        ) o
+      );
+    END IF;
+    flat := flat || content;
+    joined := joined || word;
+    rest := regexp_replace(rest, '[(][^()]*[)]', '<' || cardinality(flat) || '>');
+  END LOOP;
+  FOR n IN REVERSE cardinality(flat)..1 LOOP
+    rest := replace(rest, '<' || n || '>', '(' || flat[n] || ')');
+  END LOOP;
+  RETURN rest;
+END
 $$;
 
--- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and
--- rules, and per view, type and function, with a definition of at most 2,000 characters, and with what keeps it from
--- working. Not the tables that are made at run time, for streams and days of history, and not the migrator's own. The
--- settings decide how the server writes a definition; a digest stands for the long ones. About 750 rows in 13 ms: it
+-- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and rules, and
+-- per view, type and function, with its definition and with what keeps it from working. Not the tables that are made at run
+-- time, for streams and days of history, and not the migrator's own. The settings decide how the server writes a
+-- definition; a digest stands for that of a function. About 750 rows in 13 ms: it
 -- reads the catalogs, and none of the tables.
 CREATE FUNCTION sluice_private.catalog()
 RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
@@ -10007,7 +10078,7 @@ SET extra_float_digits = 1 AS $$
       AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
   ), found AS (
     SELECT CASE r.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind, r.name, NULL::text AS relation,
-           CASE WHEN r.relkind = 'v' THEN md5(sluice_private.same_definition(pg_get_viewdef(r.oid)))
+           CASE WHEN r.relkind = 'v' THEN pg_get_viewdef(r.oid)
              ELSE CASE r.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END || 'TABLE'
                || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
     FROM relation r
@@ -10072,16 +10143,16 @@ SET extra_float_digits = 1 AS $$
     FROM pg_proc p
     WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
   )
-  SELECT f.kind, f.name, f.relation, left(f.definition, 2000), f.broken FROM found f
+  SELECT f.kind, f.name, f.relation, f.definition, f.broken FROM found f
 $$;
 
--- Notes what a migration has made: all there is, or what has these names. A later migration names what it has made,
--- changed or removed, so that nothing else that has changed in the meantime counts as made.
-CREATE FUNCTION sluice_private.note_made(names text[] DEFAULT NULL) RETURNS void
+-- Notes the definitions of what a migration has made: all there is, or what has these names. A later migration names what it
+-- has made, changed or removed, so that nothing else that has changed in the meantime counts as made.
+CREATE FUNCTION sluice_private.note_definitions(names text[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  DELETE FROM sluice.made m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
-  INSERT INTO sluice.made (kind, name, relation, definition, server)
+  DELETE FROM sluice.object_definition m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
+  INSERT INTO sluice.object_definition (kind, name, relation, definition, server)
   SELECT c.kind, c.name, c.relation, c.definition, current_setting('server_version_num')::integer / 10000
   FROM sluice_private.catalog() c
   WHERE names IS NULL OR c.name = ANY (names) OR c.relation = ANY (names);
@@ -10144,11 +10215,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH compared AS MATERIALIZED (
     SELECT coalesce(m.kind, c.kind) AS kind, coalesce(m.name, c.name) AS name,
            coalesce(m.relation, c.relation) AS relation, m.definition AS made, c.definition AS now, c.broken,
-           sluice_private.same_definition(m.definition) <> sluice_private.same_definition(c.definition) AS differs,
+           CASE WHEN m.definition <> c.definition
+             THEN sluice_private.flat_definition(m.definition) <> sluice_private.flat_definition(c.definition) ELSE false END AS differs,
            m.server <> current_setting('server_version_num')::integer / 10000
              AND m.kind <> ALL ('{storage,column,table}') AS by_other_server
-    FROM sluice.made m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
-    WHERE EXISTS (SELECT FROM sluice.made)
+    FROM sluice.object_definition m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
+    WHERE EXISTS (SELECT FROM sluice.object_definition)
   )
   SELECT 'schema.missing', 'error', c.kind || ' ' || c.name,
          format('The migration made the %s %s, and it is not there', c.kind, c.name),
@@ -10171,7 +10243,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
          format('Another version of the server has noted them, and they cannot be compared: %s',
            string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
-         'SELECT sluice_private.note_made(); -- once, if the server was upgraded and no other finding schema.* is left'
+         'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'
   FROM compared c WHERE c.kind <> 'storage' AND c.differs AND c.by_other_server HAVING count(*) > 0
   UNION ALL
   SELECT 'schema.changed', 'error', c.kind || ' ' || c.name,
@@ -10203,10 +10275,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.made IS NULL
   )
   UNION ALL
-  SELECT 'schema.made', 'unknown', 'table sluice.made',
+  SELECT 'schema.definitions', 'unknown', 'table sluice.object_definition',
          'It has no rows, so what the migration has made cannot be compared with what there is',
          'npx sluice migrate --print'
-  WHERE NOT EXISTS (SELECT FROM sluice.made)
+  WHERE NOT EXISTS (SELECT FROM sluice.object_definition)
 $$;
 
 -- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
@@ -10305,16 +10377,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
 $$;
 
--- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
--- claims nothing.
+-- Connections of clients against the limits of the server, the database and the role, and what live workers may open at
+-- full load, as their heartbeats say. The login of a worker is that of the session with its lock. A worker that finds no
+-- connection claims nothing.
 CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH client AS MATERIALIZED (
     -- What kind of process it is can be hidden; those that serve no client have no database.
     SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
     WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), planned AS MATERIALIZED (
+    SELECT a.usename, w.connections FROM sluice.worker w
+    JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE w.connections IS NOT NULL
   ), allowed AS (
-    SELECT 'server' AS subject, current_setting('max_connections')::bigint
+    SELECT 'server' AS subject, NULL::name AS role, current_setting('max_connections')::bigint
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
@@ -10322,13 +10401,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              current_setting('max_connections')::integer * 2) AS remedy
     FROM client c
     UNION ALL
-    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
+    SELECT 'database ' || d.datname, NULL, d.datconnlimit, count(c.datname),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
     FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
     WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
     UNION ALL
-    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
+    SELECT 'role ' || r.rolname, r.rolname, r.rolconnlimit, count(c.usename),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
     FROM pg_roles r JOIN client c ON c.usename = r.rolname
@@ -10338,6 +10417,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
+  UNION ALL
+  SELECT 'connections.planned', 'warning', a.subject,
+         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
+           a.most), a.remedy
+  FROM allowed a CROSS JOIN LATERAL (
+    SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
+  ) p WHERE p.connections > a.most
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
@@ -10378,6 +10464,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
 
+-- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
+-- table has a header of 28 bytes, one of an index 16, and pages are filled to nine and seven tenths. Long values are apart.
+CREATE FUNCTION sluice_private.doctor_bloat(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, c.oid AS table_oid, 'table' AS kind, NULL::smallint[] AS columns,
+           CASE WHEN c.reltuples >= 0 THEN greatest(c.reltuples, s.n_live_tup) END AS rows, 28 AS header, 0.9 AS filled
+    FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    UNION ALL
+    SELECT i.indexrelid, i.indrelid, 'index', i.indkey::smallint[], CASE WHEN r.reltuples >= 0 THEN c.reltuples END, 16, 0.7
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class r ON r.oid = i.indrelid AND r.relnamespace = 'sluice'::regnamespace
+  ), large AS MATERIALIZED (
+    SELECT o.*, pg_relation_size(o.oid) AS bytes FROM own o WHERE pg_relation_size(o.oid) >= 64 << 20
+  ), estimated AS (
+    SELECT l.*, CASE WHEN l.rows = 0 THEN 0 ELSE (
+      SELECT l.rows * (l.header + sum((1 - s.null_frac) * s.avg_width)) / l.filled
+      FROM pg_attribute a
+      JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+      JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = r.relname AND s.attname = a.attname AND NOT s.inherited
+      WHERE a.attrelid = l.table_oid AND (l.columns IS NULL OR a.attnum = ANY (l.columns))
+    ) END AS needed
+    FROM large l
+  )
+  SELECT 'vacuum.bloat', CASE WHEN e.needed IS NULL THEN 'unknown' ELSE 'warning' END, format('%s %s', e.kind, e.oid::regclass),
+         CASE WHEN e.needed IS NULL THEN format('%s has %s, and no statistics say what its rows need', e.oid::regclass,
+                pg_size_pretty(e.bytes))
+           ELSE format('%s has %s, and its %s rows need about %s, by an estimate: the rest is free, and later rows use it',
+             e.oid::regclass, pg_size_pretty(e.bytes), round(e.rows::numeric), pg_size_pretty(e.needed::bigint)) END,
+         CASE WHEN e.needed IS NULL THEN format('ANALYZE %s;', e.table_oid::regclass)
+           WHEN e.kind = 'index' THEN format('REINDEX INDEX CONCURRENTLY %s;', e.oid::regclass)
+           ELSE format('VACUUM (FULL) %s; -- nobody can read or write it meanwhile, so only if you need the disk',
+             e.oid::regclass) END
+  FROM estimated e WHERE e.needed IS NULL OR e.bytes >= 10 * e.needed
+$$;
+
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -10390,22 +10513,22 @@ $$;
 
 -- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
 -- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
--- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
+-- keeps rows of catalogs alone.
 CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH session AS MATERIALIZED (
-    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
       AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
   )
-  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+  (SELECT 'horizon.session', 'warning', format('process %s', s.pid),
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
            sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
-  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
   SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
          format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
@@ -10460,7 +10583,7 @@ $$;
 CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled
+    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
     FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
   )
   -- A heartbeat comes at least every 30 seconds.
@@ -10491,10 +10614,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
+  UNION ALL
+  -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
+  SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
+         format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
+           sluice_private.say_age(w.silent)),
+         'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
+         'listener.unavailable or connection.lost'
+  FROM worker w
+  WHERE w.alive AND NOT w.pooled AND NOT w.listening AND w.started_at < sluice_private.clock() - interval '1 minute'
+  UNION ALL
+  -- By the session that holds the worker's lock.
+  SELECT 'privileges.worker', 'warning', 'worker ' || w.name,
+         format('Its login, %s, may not write what it has done to sluice.worker_activity: charts and "sluice queue '
+           'activity" lack it', a.usename),
+         format('npx sluice roles # and then: GRANT sluice_worker TO %I;', a.usename)
+  FROM worker w
+  JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  JOIN pg_stat_activity a ON a.pid = l.pid
+  WHERE NOT has_table_privilege(a.usesysid, 'sluice.worker_activity', 'INSERT')
 $$;
 
--- The names of queues that have messages, at most a thousand: from each to the next in one descent of the primary key.
-CREATE FUNCTION sluice_private.names_of_queues() RETURNS SETOF text
+-- The names of queues that have messages, at most so many: from each to the next in one descent of the primary key.
+CREATE FUNCTION sluice_private.names_of_queues(most integer) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE named AS (
     (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
@@ -10502,7 +10645,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
     FROM named n WHERE n.queue IS NOT NULL
   )
-  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
+  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT most
+$$;
+
+-- The names of the queues whose messages are looked at: a thousand.
+CREATE FUNCTION sluice_private.queues_to_look_at() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT q.name FROM sluice_private.names_of_queues(1000) AS q (name)
+$$;
+
+-- Whether there are more queues than are looked at.
+CREATE FUNCTION sluice_private.doctor_names(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'queues.many', 'unknown', 'queues',
+         format('Of more than 1000 queues the first 1000 by name were looked at for retries that fail alike and for held '
+           'keys, up to %s, and the first 10000 for those without a worker', (array_agg(q.name ORDER BY q.name))[1000]),
+         'npx sluice explain <queue> # for one of the others'
+  FROM sluice_private.names_of_queues(1001) AS q (name) HAVING count(*) > 1000
 $$;
 
 -- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
@@ -10527,16 +10686,19 @@ END
 $$;
 
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
--- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
--- streams.
+-- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
+-- groups are a matter of their streams.
 CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH unconsumed AS MATERIALIZED (
-    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
-    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
-      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
-      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
-      AND NOT sluice_private.is_of_group(q.name)
+  WITH consumed AS MATERIALIZED (
+    SELECT unnest(w.queues) AS name FROM sluice.workers w WHERE w.alive
+    UNION
+    SELECT c.queue FROM sluice.claim c WHERE c.expires_at > sluice_private.clock()
+    UNION
+    SELECT s.queue FROM sluice.queue s WHERE s.paused_at IS NOT NULL
+  ), unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues(10000) AS q (name)
+    WHERE NOT EXISTS (SELECT FROM consumed c WHERE c.name = q.name) AND NOT sluice_private.is_of_group(q.name)
   )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
@@ -10546,15 +10708,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- An error in one line, without its numbers: what failures of one kind have in common.
-CREATE FUNCTION sluice_private.kind_of_error(error text) RETURNS text
+-- The first line of an error, without the passwords of URLs.
+CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
+  SELECT left(regexp_replace(split_part(error, chr(10), 1),
+    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+$$;
+
+-- The same without its numbers: what failures of one kind have in common.
+CREATE FUNCTION sluice_private.kind_of_error(line text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(line, '[0-9]+', 'N', 'g'), 120)
 $$;
 
 -- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
--- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
--- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
+-- those that are looked at. An error in the same words everywhere is shown with its numbers. Of each queue the next 100
+-- messages per priority to fall due are read by message_due_idx, and 100 with an ordering key by message_slot_idx; of dead
+-- letters the latest 1,000 by dead_letter_died_at_idx.
 CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE dead_name AS (
@@ -10563,8 +10733,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
     FROM dead_name n WHERE n.queue IS NOT NULL
   ), failed AS (
-    SELECT q.name AS queue, 'retries' AS kind, sluice_private.kind_of_error(f.last_error) AS error
-    FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name AS queue, 'retries' AS kind, sluice_private.error_line(f.last_error) AS line
+    FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.attempt, m.last_error FROM sluice.message m
         WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
@@ -10575,14 +10745,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) f
     WHERE f.attempt > 0 AND f.last_error IS NOT NULL
     UNION ALL
-    SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
+    SELECT n.queue, 'dead letters', sluice_private.error_line(d.error)
     FROM dead_name n CROSS JOIN LATERAL (
       SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
         d.id DESC LIMIT 1000
     ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
   ), alike AS (
-    SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
-    FROM failed f GROUP BY f.queue, f.kind, f.error
+    SELECT f.queue, f.kind,
+           CASE WHEN min(f.line) = max(f.line) THEN min(f.line) ELSE sluice_private.kind_of_error(min(f.line)) END AS error,
+           count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
+    FROM failed f GROUP BY f.queue, f.kind, sluice_private.kind_of_error(f.line)
   )
   SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
          format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),
@@ -10598,19 +10770,19 @@ $$;
 -- Public functions: sluice.doctor.
 
 -- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
--- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest. How many wait behind it: of the next
--- thousand messages of its slot.
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest, and how many
+-- more there are. How many wait behind it: of the next thousand messages of its slot.
 CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (
-    SELECT q.name, k.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, k.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT (k.value ->> 0)::bigint AS id
       FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
       WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
       LIMIT 200
     ) k
     UNION
-    SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, m.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
       ORDER BY m.slot, m.id, m.lease LIMIT 200
     ) m
@@ -10622,11 +10794,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
-           coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
+           coalesce(sluice_private.error_line(m.last_error), 'none'))
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
   FROM (
     -- Of each queue those that have waited longest.
-    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place
+    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place,
+           count(*) OVER (PARTITION BY m.queue) AS keys
     FROM closed c (queue, id)
     CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
     CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
@@ -10668,6 +10842,39 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) END
 $$;
 
+-- Tenants that have as many messages in flight as they may, all of them for longer than open_for, while others are due, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+           coalesce(f.worker, 'claim ' || f.claim) AS holder
+    FROM sluice.in_flight f
+    JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
+    JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
+  ), full_up AS MATERIALIZED (
+    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+           (array_agg(h.holder ORDER BY h.since))[1] AS holder
+    FROM held h WHERE h.since < sluice_private.clock() - open_for
+    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+  )
+  SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
+         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
+           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
+           t.most * 2)
+  FROM full_up t
+  WHERE EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m
+      WHERE m.queue = t.queue AND m.tenant IS NOT NULL AND m.tenant = t.tenant AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT t.most + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held h WHERE h.queue = t.queue AND h.id = m.id)
+  )
+$$;
+
 -- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
 CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -10677,7 +10884,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
          format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
   FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
-  ORDER BY count(*) DESC LIMIT 10
+  ORDER BY count(*) DESC
 $$;
 
 -- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
@@ -10735,7 +10942,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
          format('It waits for event %s, which has failed for good: %s', p.next_position,
-           coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
+           coalesce(sluice_private.error_line(p.last_error), 'without an error')),
          format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
            p.partition, p.stream, p.name, p.next_position)
   FROM part p WHERE p.held_until = 'infinity'
@@ -10771,13 +10978,35 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM kept k WHERE k.groups IS NOT NULL
 $$;
 
+-- The findings of one part: of each check the first 20, and how many more there are.
+CREATE FUNCTION sluice_private.doctor_part(part text, open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($part$
+    WITH found AS MATERIALIZED (
+      SELECT f.*, row_number() OVER (PARTITION BY f."check" ORDER BY f.ordinality) AS nth,
+             count(*) OVER (PARTITION BY f."check") AS found
+      FROM sluice_private.doctor_%s($1) WITH ORDINALITY f
+    )
+    SELECT f."check", f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
+    UNION ALL
+    SELECT f."check", f.severity, format('%%s more', f.found - 20),
+           format('This check has %%s findings, and the first 20 are listed', f.found),
+           'SELECT * FROM sluice_private.doctor_%s(''5 minutes''); -- as the owner of the schema: all of them'
+    FROM found f WHERE f.nth = 21$part$, part, part) USING open_for;
+END
+$$;
+
 CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
 RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,horizon,notify,workers,consumers,failures,keys,limits,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
+  most interval := current_setting('statement_timeout')::interval;
+  over boolean := false;
   part text;
 BEGIN
   IF open_for IS NULL THEN
@@ -10795,12 +11024,25 @@ BEGIN
   FOREACH part IN ARRAY of_catalog || of_rows LOOP
     -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
     BEGIN
-      RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
-    EXCEPTION WHEN OTHERS THEN
-      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
-        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
-        format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
+      IF NOT over THEN
+        RETURN QUERY SELECT * FROM sluice_private.doctor_part(part, open_for);
+      END IF;
+    EXCEPTION
+      WHEN query_canceled THEN
+        over := most > interval '0' AND clock_timestamp() - statement_timestamp() >= most;
+        IF NOT over THEN
+          RAISE;
+        END IF;
+      WHEN OTHERS THEN
+        RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+          format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+          format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
     END;
+    IF over THEN
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: the time of statement_timeout, %s, is over', current_setting('statement_timeout')),
+        'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
+    END IF;
   END LOOP;
 END
 $$;
@@ -10837,4 +11079,4 @@ $$;
 DROP FUNCTION sluice_private.describe;
 
 -- What the doctor compares the catalog with. Last, so that it has all there is.
-SELECT sluice_private.note_made();
+SELECT sluice_private.note_definitions();

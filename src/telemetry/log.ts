@@ -144,6 +144,7 @@ type OtherKind =
   | 'connection.pooled'
   | 'group.lostEvents'
   | 'maintenance.failed'
+  | 'activity.failed'
   | 'pipeline.paused'
   | 'pipeline.resumed'
   | 'lease.lost'
@@ -195,6 +196,7 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   if (event.kind === 'group.lostEvents') return ['error', reasonOf(event.error)]
   if (event.kind === 'maintenance.failed')
     return ['warn', `the maintenance of ${event.task} failed: ${reasonOf(event.error)}`]
+  if (event.kind === 'activity.failed') return ['warn', `the activity cannot be written: ${reasonOf(event.error)}`]
   if (event.kind === 'outcome.ignored')
     return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
   if (event.kind === 'retryPolicy.unknown')

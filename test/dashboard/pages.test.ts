@@ -73,8 +73,8 @@ describe('the last hour', () => {
     const buckets = { maxMs: 40, totalMs: 80, buckets: { 60: 2 } }
     const done = { acked: 120, retried: 1, snoozed: 0, dead: 2, batches: 2, waiting: buckets, handling: buckets }
     await database.sql(
-      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
-       SELECT now() - m * interval '1 minute', 9, jsonb_build_object($1::text, $2::jsonb) FROM unnest('{3,4,30,90}'::int[]) m`,
+      `INSERT INTO sluice.worker_activity (at, worker_id, number, queues)
+       SELECT now() - m * interval '1 minute', 9, m, jsonb_build_object($1::text, $2::jsonb) FROM unnest('{3,4,30,90}'::int[]) m`,
       [queue, JSON.stringify(done)],
     )
     const html = await new TestPage(sluice).get(`/queues/${queue}`)
