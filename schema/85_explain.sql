@@ -2,21 +2,6 @@
 --
 -- Public functions: sluice.explain.
 
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
--- caller.
-CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation,
-           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
-         r.details || coalesce(f.facts, '{}'), r.remedy
-  FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
-  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
-  ORDER BY r.ordinal
-$$;
-
 -- Of a message that is there and in nobody's hands: what keeps it waiting, in the order in which it has to go.
 CREATE FUNCTION sluice_private.waiting_reasons(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
