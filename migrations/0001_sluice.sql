@@ -9015,11 +9015,30 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     ::sluice_private.reason
 $$;
 
--- Who has locked a row, by its xmax: the transactions that run, each with its server process. Read once per look.
+-- The transactions that run, each with its server process, or 0 for a prepared one. Read once per look.
 CREATE FUNCTION sluice_private.row_locks() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(jsonb_object_agg(l.transactionid::text, coalesce(l.pid, 0)), '{}') FROM pg_locks l
   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+$$;
+
+-- Which of them has locked a row, by its xmax; null: none. A row that several have locked, or one twice, has the number
+-- of a MultiXact there, and nothing tells it from that of a transaction: it is one if there is a MultiXact of this number
+-- and a member of it runs.
+CREATE FUNCTION sluice_private.locker(holder xid, locks jsonb) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF locks ? holder::text THEN
+    RETURN (locks ->> holder::text)::integer;
+  -- A number that is out of this range would be an error.
+  ELSIF locks = '{}' OR holder = '0'::xid OR mxid_age(holder) NOT BETWEEN 1 AND (
+    SELECT mxid_age(d.datminmxid) FROM pg_database d WHERE d.datname = current_database()
+  ) THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT (locks ->> m.xid::text)::integer FROM pg_get_multixact_members(holder) m
+    WHERE locks ? m.xid::text ORDER BY m.mode LIMIT 1);
+END
 $$;
 
 -- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
@@ -9034,12 +9053,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM pg_stat_activity a WHERE a.pid = session_facts.pid
 $$;
 
-CREATE FUNCTION sluice_private.session_words(pid integer, facts jsonb) RETURNS text
+-- begin: 'It is'
+CREATE FUNCTION sluice_private.session_words(begin text, pid integer, facts jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE
-    WHEN pid = 0 THEN 'It is a prepared transaction: pg_prepared_xacts lists it.'
+    WHEN pid = 0 THEN format('%s a prepared transaction: pg_prepared_xacts lists it.', begin)
     WHEN facts IS NULL THEN format('Server process %s has ended since.', pid)
-    ELSE format('It is server process %s (%s)%s.', pid,
+    ELSE format('%s server process %s (%s)%s.', begin, pid,
       concat_ws(', ', facts ->> 'application', 'user ' || (facts ->> 'user')),
       CASE WHEN facts ? 'hidden'
         THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
@@ -9049,24 +9069,149 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         ) END) END
 $$;
 
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
--- caller.
+-- What ends a session, or shows the prepared transactions, of which nobody knows which one it is.
+CREATE FUNCTION sluice_private.end_of_session(pid integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE pid WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+    ELSE format('SELECT pg_terminate_backend(%s);', pid) END
+$$;
+
+-- The session for which a server process waits, and which waits for no other: it begins with the process, and follows
+-- the locks. 0: a prepared transaction; null: the process waits for no lock.
+CREATE FUNCTION sluice_private.blocker_of(pid integer) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  at integer := pid;
+BEGIN
+  -- pg_blocking_pids stops the server's lock manager for a moment, so it is asked of those that wait alone. Of a deadlock it
+  -- would go round.
+  FOR step IN 1..10 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = at AND NOT l.granted);
+    at := coalesce((pg_blocking_pids(at))[1], at);
+    EXIT WHEN at = 0;
+  END LOOP;
+  RETURN nullif(at, pid);
+END
+$$;
+
+-- Sessions that have locked a table of Sluice against what claims do, or wait to. Where one waits, all that come after it
+-- wait with it. A lock of a table of events or of a day of history concerns no claim.
+CREATE FUNCTION sluice_private.why_table_locked() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
+    FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(event|completed)_'
+    GROUP BY l.pid, l.mode, l.granted
+  ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
+    format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
+        ELSE 'A session waits to lock table %s%s (%s), and all that comes after it waits: %s.' END,
+      t.name, CASE WHEN t.tables > 1 THEN ' and others' ELSE '' END, t.mode,
+      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'nobody else can read or write it'
+        ELSE 'nobody else can write to it' END),
+    details => jsonb_build_object('table', t.name, 'mode', t.mode, 'granted', t.granted),
+    remedy => sluice_private.end_of_session(coalesce(t.pid, 0)), pid => coalesce(t.pid, 0)) s
+  ORDER BY t.granted DESC, t.mode, t.pid LIMIT 3
+$$;
+
+-- Reasons as their reader sees them: with what the reader may know of the sessions, and of the session for which such a
+-- one waits. It runs with the rights of its caller. Null: a lock of a table kept them from being read. What is gone no
+-- such lock keeps waiting.
 CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.reason, concat_ws(' ', r.explanation,
-           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
+           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words('It is', r.pid, f.facts) END,
+           CASE WHEN b.pid IS NOT NULL THEN sluice_private.session_words('It waits for a lock of', b.pid, b.facts) END),
          coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
-         r.details || coalesce(f.facts, '{}'), r.remedy
-  FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
+         r.details || coalesce(f.facts, '{}')
+           || CASE WHEN b.pid IS NULL THEN '{}' ELSE jsonb_build_object('blockedBy', b.facts) END,
+         CASE WHEN b.pid IS NULL THEN r.remedy ELSE sluice_private.end_of_session(b.pid) END
+  FROM unnest(
+    CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
+      THEN reasons ELSE coalesce(
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked() t) || reasons, '{}'),
+        ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
+          'second, and has ended since: ask again.')]) END
+  ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
   LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
+  LEFT JOIN LATERAL (
+    SELECT w.pid, sluice_private.session_facts(w.pid) AS facts
+    FROM (SELECT sluice_private.blocker_of(r.pid) AS pid WHERE r.pid > 0) w
+  ) b ON true
   ORDER BY r.ordinal
 $$;
 
 -- schema/81_in_flight_reasons.sql
 --
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
+
+-- A worker whose connection is open, and which has been silent for longer than 90 seconds: a heartbeat comes at least
+-- every 30. A pooler's connection proves nothing. The doctor calls it workers.stale.
+CREATE FUNCTION sluice_private.is_stale(w sluice.worker) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT NOT w.pooled AND w.seen_at < clock_timestamp() - interval '90 seconds'
+$$;
+
+CREATE FUNCTION sluice_private.say_stale(w sluice.worker) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('worker_stale',
+    format('Worker %s (process %s on %s) has been silent for %s, and its connection is open: the process hangs or is '
+      'stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
+      sluice_private.span_words(w.seen_at)),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name, 'host', w.host, 'workerPid', w.pid),
+    -- What a process has written about itself must not make another command of it.
+    remedy => format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g')))
+$$;
+
+-- The worker that has a message is such a one.
+CREATE FUNCTION sluice_private.why_owner_stale(worker_id integer) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.worker w CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE w.id = why_owner_stale.worker_id AND sluice_private.is_stale(w)
+$$;
+
+-- A command where no worker is alive: any would do.
+CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
+    THEN 'npx sluice work <module> # any worker will do' END
+$$;
+
+-- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
+-- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
+-- reads for the first time has no row.
+CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
+RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  FROM (
+    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
+    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+    WHERE b.queue = in_flight_of.queue LIMIT 1000
+  ) g
+  WHERE g.id < 0 OR (
+    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id
+      ELSE sluice_private.locker(m.xmax, locks) IS NOT NULL END
+    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
+  )
+  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
+  UNION ALL
+  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
+  FROM (
+    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
+      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
+      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
+    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
+  ) g
+  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
+  GROUP BY g.claim_id, g.claimed_at
+$$;
 
 -- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
 -- batch. A record alone says nothing: it may be of a batch that has just ended.
@@ -9078,12 +9223,13 @@ BEGIN
   IF holder IS NULL THEN
     RETURN;
   END IF;
-  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid INTO batch
+  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.id, w.name, w.host, w.pid INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
   ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
@@ -9094,21 +9240,23 @@ BEGIN
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
     RETURN NEXT sluice_private.say('locked',
-      'A session has locked its row, and no live worker has recorded it: claims pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
+      'A session has locked its row, and no live worker has recorded it: claims pass it over'
+        || CASE WHEN m.slot IS NULL THEN '.' ELSE ', and the later messages of its ordering key.' END,
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
 END
 $$;
 
--- A worker that is gone has recorded that it had the message.
-CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message) RETURNS SETOF sluice_private.reason
+-- A worker that is gone has recorded that it had the message. With its session the server ends the transaction, at once
+-- where the process has ended, and when TCP gives up where its machine has.
+CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
   CROSS JOIN LATERAL sluice_private.say('worker_gone',
-    format('Worker %s, which had it, is gone: it was last seen %s ago. The next look of a live worker counts that.',
-      sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
-    since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
+    format('Worker %s, which had it, is gone: it was last seen %s ago. %s; the next look of a live worker counts the '
+      'attempt.', sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at), CASE WHEN holder IS NULL
+        THEN 'The server has freed the message' ELSE 'The message is free when the server ends its session' END),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name), remedy => sluice_private.start_a_worker()) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
 $$;
 
@@ -9143,20 +9291,25 @@ BEGIN
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
     RETURN;
   END IF;
-  SELECT w.name, w.host, w.pid, w.alive, w.seen_at,
+  SELECT w.id, w.name, w.host, w.pid, w.alive, w.seen_at,
          (SELECT b.claimed_at FROM sluice_private.batch_records() b
           WHERE b.worker_id = w.id AND b.id = (m.lease & 4294967295)) AS claimed_at
   INTO owner FROM sluice.workers w WHERE w.id = (m.lease >> 32)::integer;
+  IF owner.alive THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(owner.id);
+  END IF;
   RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
     THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
       sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
-    ELSE format('Worker %s is gone. Its lease lasts for another %s; then the message is tried again.',
+    ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
+      'lasts for another %s.',
       coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
       'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
-    -- Else its lease gives it back, and a cancel would remove it.
-    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id) END);
+    -- Of a worker that is gone a cancel would remove the message.
+    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
+      ELSE sluice_private.start_a_worker() END);
 END
 $$;
 
@@ -9281,8 +9434,88 @@ BEGIN
 END
 $$;
 
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
--- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
+-- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  ORDER BY w.seen_at LIMIT 3
+$$;
+
+-- All live workers of the queue are silent.
+CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
+    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+  )
+$$;
+
+-- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
+-- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- 'them'
+CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
+RETURNS TABLE (words text, details jsonb, remedy text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  live record;
+  in_flight bigint;
+BEGIN
+  SELECT count(*) AS count, min(w.name) AS name, count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
+  -- A worker polls once in 1 to 1.2 seconds by default.
+  IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
+    RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
+      '{}'::jsonb, NULL::text;
+    RETURN;
+  END IF;
+  in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
+    WHERE h.holder LIKE 'worker %');
+  RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
+      ELSE format('no claim has taken %s yet. %s the queue%s in flight.', them, CASE live.count
+        WHEN 1 THEN format('Worker %s consumes', sluice_private.quoted(live.name))
+        ELSE format('%s workers (%s silent) consume', live.count, live.stale) END, CASE live.count
+        WHEN 1 THEN ', and has ' ELSE ', and have ' END || CASE in_flight WHEN 0 THEN 'nothing'
+        ELSE sluice_private.counted(in_flight, 'message') END || ' of it') END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
+    CASE WHEN in_flight > 0
+      THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
+      ELSE 'npx sluice doctor' END;
+END
+$$;
+
+-- What waits for a message: for which its key is held, or which is or was leased. more: another sentence about it.
+CREATE FUNCTION sluice_private.say_held(
+  what text, queue text, first_id bigint, held_until timestamptz, details jsonb, more text DEFAULT NULL
+) RETURNS sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  other sluice.message;
+  state text;
+BEGIN
+  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = queue AND e.id = first_id;
+  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
+  state := CASE
+    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
+    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
+    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
+    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
+      sluice_private.span_words(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+  RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
+    'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
+    since => other.failed_at, until => held_until,
+    details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
+    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+END
+$$;
+
+-- The message of its key that comes first. In a pipeline that keeps the order of the whole queue, messages without a key
+-- have slot 256.
 CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -9290,8 +9523,6 @@ DECLARE
   hold jsonb := sluice_private.hold_of(m);
   held_until timestamptz := timestamptz 'epoch' + (hold ->> 1)::bigint * interval '1 microsecond';
   first_id bigint := CASE WHEN held_until > clock_timestamp() THEN (hold ->> 0)::bigint END;
-  other sluice.message;
-  state text;
 BEGIN
   IF first_id IS NULL OR first_id = m.id THEN
     held_until := NULL;
@@ -9302,26 +9533,35 @@ BEGIN
       ORDER BY e.slot, e.id, e.lease LIMIT 10000
     ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
   END IF;
-  IF first_id IS NULL OR first_id = m.id THEN
-    RETURN;
+  IF first_id <> m.id THEN
+    RETURN NEXT sluice_private.say_held(coalesce('Its ordering key ' || sluice_private.quoted(m.ordering_key),
+      'The queue is handled in order, and'), m.queue, first_id, held_until, '{}');
   END IF;
-  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = m.queue AND e.id = first_id;
-  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
-  state := CASE
-    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
-    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
-    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
-    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
-  RETURN NEXT sluice_private.say('held', format('%s waits for message %s, %s.', CASE WHEN m.ordering_key IS NULL
-    THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
-    first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
-    since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
-      'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
+END
+$$;
+
+-- A session that has not locked the slot has locked an earlier message of the key: one of the first 1,000 of the slot.
+-- A claim leaves such a key out.
+CREATE FUNCTION sluice_private.why_key_locked(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  slot_holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = m.slot);
+  earlier record;
+BEGIN
+  SELECT e.id, h.pid INTO earlier FROM (
+    SELECT e.id, e.ordering_key, e.xmax FROM sluice.message e
+    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
+    ORDER BY e.slot, e.id LIMIT 1000
+  ) e CROSS JOIN LATERAL (SELECT sluice_private.locker(e.xmax, locks) AS pid WHERE e.xmax <> '0'::xid) h
+  WHERE e.ordering_key = m.ordering_key AND h.pid IS NOT NULL AND h.pid IS DISTINCT FROM slot_holder LIMIT 1;
+  IF earlier.id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('A session has locked message %s, which its ordering key %s waits for: claims leave the key out.', earlier.id,
+        sluice_private.quoted(m.ordering_key)),
+      details => jsonb_build_object('message', earlier.id::text), remedy => sluice_private.end_of_session(earlier.pid),
+      pid => earlier.pid);
+  END IF;
 END
 $$;
 
@@ -9330,7 +9570,7 @@ $$;
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (locks ->> s.xmax::text)::integer FROM sluice.slot s
+  holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
     WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
   found_one record;
 BEGIN
@@ -9449,50 +9689,59 @@ BEGIN
 END
 $$;
 
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
--- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
--- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
-CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
+-- How many due messages wait before one that is due, of the 1,001 next to it in the order of claims: those that a session
+-- has locked are in flight, or another reason. Without a key: those of lower priority numbers, and those of its own that
+-- were due before it, by message_due_idx; in a queue that shares out among tenants, those of its tenant, by
+-- message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+CREATE FUNCTION sluice_private.count_before(
+  m sluice.message, by_tenant boolean, locks jsonb, OUT count bigint, OUT more boolean
+)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
   IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at), count(*) > 1000
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND l.is_free), count(*) > 1000
     INTO count, more FROM (
-      SELECT e.ordering_key, e.due_at FROM sluice.message e
+      SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
       WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
       ORDER BY e.slot, e.id LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSIF by_tenant THEN
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSE
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   END IF;
 END
 $$;
 
--- It is due: how many go before it, or none.
-CREATE FUNCTION sluice_private.why_behind(m sluice.message) RETURNS SETOF sluice_private.reason
+-- It is due: how many wait before it, or none.
+CREATE FUNCTION sluice_private.why_behind(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   by_tenant boolean := m.tenant IS NOT NULL AND EXISTS (SELECT FROM sluice.queue q
     WHERE q.queue = m.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL));
-  before record := sluice_private.count_before(m, by_tenant);
+  before record := sluice_private.count_before(m, by_tenant, locks);
 BEGIN
   IF before.count > 0 OR before.more THEN
     RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
@@ -9501,11 +9750,20 @@ BEGIN
            WHEN before.more THEN 'more than 1,000 due messages'
            ELSE sluice_private.counted(before.count, 'due message') END
         || CASE WHEN before.more THEN '' WHEN m.slot IS NOT NULL THEN ' of its ordering key' ELSE '' END,
-      CASE WHEN before.count = 1 AND NOT before.more THEN ' goes' ELSE ' go' END,
+      CASE WHEN before.more THEN ' go' WHEN before.count = 1 THEN ' waits' ELSE ' wait' END,
       CASE WHEN by_tenant THEN ' in the turn of its tenant' END),
       since => m.due_at, details => jsonb_build_object('count', before.count, 'more', before.more));
   END IF;
 END
+$$;
+
+-- Nothing is in its way: when a claim takes it, or who could have.
+CREATE FUNCTION sluice_private.why_due_now(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.takers_of(m.queue, m.due_at, 'it', locks) t
+  CROSS JOIN LATERAL sluice_private.say('due_now',
+    format('It has been due for %s, and nothing is in its way: %s', sluice_private.span_words(m.due_at), t.words),
+    since => m.due_at, details => t.details, remedy => t.remedy) s
 $$;
 
 -- schema/84_gone_reasons.sql
@@ -9533,9 +9791,26 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
 $$;
 
+-- By when an id had been drawn: a message with a higher id that was enqueued then. Ids come from a sequence, and a row
+-- draws its id before it reads the clock. The next ones of up to a hundred queues are looked at, and of their dead letters
+-- and their history. A message that was an event has the time of the event. Null: no such message is left.
+CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT min(later.enqueued_at) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+    (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
+     ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    (SELECT d.enqueued_at, d.event_position FROM sluice.dead_letter d WHERE d.queue = q.name AND d.id > drawn_before.id
+     ORDER BY d.queue, d.id LIMIT 1)
+  ) later
+  WHERE later.event_position IS NULL
+$$;
+
 -- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
--- five, as far as the owner of the schema may see how old they are.
-CREATE FUNCTION sluice_private.why_not_committed() RETURNS SETOF sluice_private.reason
+-- five, as far as the owner of the schema may see how old they are. One that began after the id was drawn has not drawn
+-- it.
+CREATE FUNCTION sluice_private.why_not_committed(drawn_before timestamptz DEFAULT NULL)
+RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
     SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
@@ -9547,6 +9822,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
     'COMMIT.',
     pid => coalesce(w.pid, 0)) s
+  WHERE (a.xact_start > why_not_committed.drawn_before) IS NOT TRUE
   ORDER BY a.xact_start, w.pid LIMIT 5
 $$;
 
@@ -9593,7 +9869,7 @@ BEGIN
       details => jsonb_build_object('lastId', last_id::text));
     RETURN;
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE
@@ -9616,7 +9892,9 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_later(m);
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
@@ -9624,7 +9902,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
     RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
-    RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
+    RETURN QUERY SELECT * FROM sluice_private.why_behind(m, locks);
   END IF;
 END
 $$;
@@ -9662,13 +9940,15 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
     RETURN;
   END IF;
-  holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
+  holder := (SELECT sluice_private.locker(o.xmax, locks) FROM sluice.message o WHERE o.queue = queue AND o.id = id);
   IF m.lease <> 0 AND m.due_at > clock_timestamp() THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
     IF reasons <> '{}' THEN
-      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r)
+        -- A claim may wait for whoever has locked the message.
+        || ARRAY(SELECT r FROM sluice_private.why_slot_busy(m, locks) r WHERE r.pid <> holder);
     END IF;
   END IF;
   IF reasons = '{}' THEN
@@ -9678,14 +9958,11 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
   IF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now',
-      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
-        sluice_private.span_words(m.due_at)),
-      since => m.due_at)];
+    reasons := ARRAY(SELECT r FROM sluice_private.why_due_now(m, locks) r);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
-  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m, holder);
 END
 $$;
 
@@ -9699,7 +9976,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       WHERE m.queue = pointer.queue AND m.id = given.id LIMIT 1
     ) m
     WHERE coalesce(m.expires_at > clock_timestamp(), true) OR m.lease <> 0 AND m.due_at > clock_timestamp()
-      OR locks ? m.xmax::text
+      OR sluice_private.locker(m.xmax, locks) IS NOT NULL
     ORDER BY given.ordinal
   )
 $$;
@@ -9752,7 +10029,7 @@ DECLARE
   writer integer;
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
+  writer := (SELECT sluice_private.locker(d.xmax, locks) FROM sluice.dedupe d
     WHERE d.queue = queue AND d.key = dedupe_key);
   SELECT k.* INTO kept FROM sluice.kept_key k
   WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
@@ -9775,7 +10052,7 @@ $$;
 CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 #variable_conflict use_variable
 DECLARE
   reasons sluice_private.reason[];
@@ -9785,11 +10062,16 @@ BEGIN
       CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
-  IF id IS NOT NULL THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-  ELSE
-    reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-  END IF;
+  -- Here, and not within: to call a function that has a message as its argument locks the table.
+  BEGIN
+    IF id IS NOT NULL THEN
+      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
+    ELSE
+      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
   RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
 END
 $$;
@@ -9880,10 +10162,11 @@ DECLARE
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
   batch record;
 BEGIN
-  SELECT w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
+  SELECT w.id, w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
@@ -9986,6 +10269,7 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -9996,9 +10280,11 @@ BEGIN
       since => part.next_appended_at,
       details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
   ELSIF reasons = '{}' THEN
-    reasons := reasons || sluice_private.say('due_now',
-      'It is the next event of its partition, and nothing is in its way: the next claim takes it.',
-      since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
+    reasons := reasons || ARRAY(
+      SELECT s FROM sluice_private.takers_of(queue, part.next_appended_at, 'it', sluice_private.row_locks()) t
+      CROSS JOIN LATERAL sluice_private.say('due_now',
+        'It is the next event of its partition, and nothing is in its way: ' || t.words, since => part.next_appended_at,
+        details => t.details || jsonb_build_object('partition', part.partition), remedy => t.remedy) s);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
@@ -10047,10 +10333,17 @@ $$;
 CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
@@ -10064,7 +10357,7 @@ CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
 RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         (locks ->> m.xmax::text)::integer
+         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
     SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
@@ -10072,12 +10365,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
--- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
--- held: all that are due wait for another message of their keys; first_id is such a message.
-CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
-  slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
-)
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
+-- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
+-- the key of which is held until then. What is behind a locked message of its key is neither.
+CREATE TYPE sluice_private.slot_head AS (
+  slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
+  locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
+);
+
+-- From one slot to the next by one descent of message_slot_idx, and the closed keys of each by message_lease_idx.
+CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS SETOF sluice_private.slot_head
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (slot) AS (
     (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
@@ -10089,10 +10386,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       ORDER BY m.slot, m.id LIMIT 1
     ) n
   )
-  SELECT f.slot, l.holder, w.due, w.held, w.due_at, w.next_at, w.first_id
+  SELECT f.slot, l.holder, w.due, w.due_at, w.next_at, w.locked, w.locked_id, w.locked_by, w.held, w.key, w.first_id,
+         timestamptz 'epoch' + (l.held -> w.key ->> 1)::bigint * interval '1 microsecond'
   FROM found f
   LEFT JOIN LATERAL (
-    SELECT s.held, (locks ->> s.xmax::text)::integer AS holder FROM sluice.slot s
+    SELECT s.held, sluice_private.locker(s.xmax, locks) AS holder FROM sluice.slot s
     WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
   ) l ON true
   CROSS JOIN LATERAL (
@@ -10106,51 +10404,33 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) c
   ) closed
   CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due,
-           count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NOT NULL) AS held,
-           min(m.due_at) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due_at,
-           min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_at,
-           min(h.by_id) FILTER (WHERE m.due_at <= c.now) AS first_id
-    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-      SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease FROM sluice.message m
-      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
-      ORDER BY m.slot, m.id LIMIT 20
-    ) m
-    CROSS JOIN LATERAL (
-      SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
-        THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id) AS by_id
-    ) h
+    SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           count(*) FILTER (WHERE d.state = 'locked') AS locked,
+           min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
+           (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
+           count(*) FILTER (WHERE d.state = 'held') AS held,
+           (array_agg(d.ordering_key ORDER BY d.first_id, d.id) FILTER (WHERE d.state = 'held'))[1] AS key,
+           min(d.first_id) FILTER (WHERE d.state = 'held') AS first_id
+    FROM (
+      SELECT m.*, c.now, h.first_id, CASE WHEN m.due_at > c.now THEN 'later' WHEN m.locked_by IS NOT NULL THEN 'locked'
+        WHEN h.first_id IS NOT NULL THEN 'held'
+        WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
+        ELSE 'due' END AS state
+      FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+               CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
+        FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
+        ORDER BY m.slot, m.id LIMIT 20
+      ) m
+      CROSS JOIN LATERAL (
+        SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+          THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id)
+          AS first_id
+      ) h
+    ) d
   ) w
-$$;
-
--- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
--- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
--- reads for the first time has no row.
-CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
-RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
-  FROM (
-    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
-    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-    WHERE b.queue = in_flight_of.queue LIMIT 1000
-  ) g
-  WHERE g.id < 0 OR (
-    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
-    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
-  )
-  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
-  UNION ALL
-  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
-  FROM (
-    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
-      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
-      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
-    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
-  ) g
-  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
-  GROUP BY g.claim_id, g.claimed_at
 $$;
 
 -- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
@@ -10175,28 +10455,44 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) n
 $$;
 
--- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
--- a message that has failed, so that no message without a key is free.
-CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
+-- The slots in numbers. busy: the sessions that have locked slots. whole: a pipeline that keeps the order of the whole
+-- queue has locked slot 256, or holds it for a message that has failed, first_id, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(
+  queue text, heads sluice_private.slot_head[], locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy integer[], OUT locked bigint, OUT locked_id bigint, OUT locked_by integer,
+  OUT whole boolean, OUT first_id bigint, OUT held_until timestamptz
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  holder integer;
+BEGIN
+  SELECT coalesce(sum(h.due) FILTER (WHERE h.holder IS NULL), 0)::bigint,
+         min(h.due_at) FILTER (WHERE h.holder IS NULL), min(h.next_at),
+         coalesce(array_agg(h.holder) FILTER (WHERE h.holder IS NOT NULL), '{}'), coalesce(sum(h.locked), 0)::bigint,
+         min(h.locked_id), (array_agg(h.locked_by ORDER BY h.locked_id) FILTER (WHERE h.locked > 0))[1]
+  INTO free, due_at, next_at, busy, locked, locked_id, locked_by FROM unnest(heads) AS h;
+  SELECT (o.held -> '' ->> 0)::bigint, timestamptz 'epoch' + (o.held -> '' ->> 1)::bigint * interval '1 microsecond',
+         sluice_private.locker(o.xmax, locks)
+  INTO first_id, held_until, holder FROM sluice.slot o WHERE o.queue = queue AND o.slot = 256;
+  IF held_until <= clock_timestamp() THEN
+    first_id := NULL;
+  END IF;
+  busy := CASE WHEN holder IS NULL THEN busy ELSE busy || holder END;
+  whole := holder IS NOT NULL OR first_id IS NOT NULL;
+END
+$$;
+
+-- How many due messages wait with a key that is held, of the first 1,001 of its slot.
+CREATE FUNCTION sluice_private.count_waiting(queue text, head sluice_private.slot_head, OUT count bigint, OUT more boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
-         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
-         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
-         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
+  SELECT count(*) FILTER (WHERE m.ordering_key = head.key AND m.id <> head.first_id AND m.due_at <= clock_timestamp()),
+         count(*) > 1000
   FROM (
-    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
-    FROM sluice_private.look_at_slots(queue, locks) s
-    UNION ALL
-    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
-           h.first_id
-    FROM sluice.slot o
-    CROSS JOIN LATERAL (
-      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
-    ) h
-    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
-    WHERE o.queue = count_slots.queue AND o.slot = 256
-  ) s
+    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
+    WHERE m.queue = count_waiting.queue AND m.slot IS NOT NULL AND m.slot >= head.slot AND m.slot <= head.slot
+    ORDER BY m.slot, m.id LIMIT 1001
+  ) m
 $$;
 
 -- schema/88_explain_queue.sql
@@ -10268,52 +10564,104 @@ BEGIN
 END
 $$;
 
--- What holds up the first messages.
-CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+-- The keys that are held, three at most, each with what waits for it.
+CREATE FUNCTION sluice_private.why_keys_held(queue text, heads sluice_private.slot_head[], slots record)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  held sluice_private.slot_head[] := ARRAY(
+    SELECT h FROM unnest(heads) AS h WHERE h.held > 0 ORDER BY h.first_id);
+  head sluice_private.slot_head;
+  waiting record;
+  words text;
 BEGIN
-  IF unkeyed.locked > 0 THEN
+  IF slots.first_id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say_held('The queue is handled in order, and', queue, slots.first_id, slots.held_until,
+      '{}');
+  END IF;
+  FOREACH head IN ARRAY held[1:3] LOOP
+    waiting := sluice_private.count_waiting(queue, head);
+    words := CASE WHEN waiting.more THEN format('At least %s', waiting.count) ELSE waiting.count::text END
+      || CASE WHEN waiting.count = 1 AND NOT waiting.more THEN ' due message of the key waits'
+         ELSE ' due messages of the key wait' END
+      || CASE WHEN head.first_id = held[3].first_id AND cardinality(held) > 3
+         THEN format(', and keys in %s are held as well.', sluice_private.counted(cardinality(held) - 3, 'other slot'))
+         ELSE '.' END;
+    RETURN NEXT sluice_private.say_held('Ordering key ' || sluice_private.quoted(head.key), queue, head.first_id,
+      CASE WHEN head.held_until > clock_timestamp() THEN head.held_until END,
+      jsonb_build_object('orderingKey', left(head.key, 200), 'count', waiting.count, 'more', waiting.more,
+        'slots', cardinality(held)), words);
+  END LOOP;
+END
+$$;
+
+-- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
+-- names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  locked bigint := unkeyed.locked + slots.locked;
+  id bigint := coalesce(slots.locked_id, unkeyed.locked_id);
+  holder integer := CASE WHEN slots.locked > 0 THEN slots.locked_by ELSE unkeyed.pid END;
+BEGIN
+  IF locked > 0 THEN
     RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked by a session that is no recorded batch: message %s.',
-        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
-        unkeyed.locked_id),
-      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
+      format('%s among the first locked by a session that is no recorded batch: message %s%s.',
+        sluice_private.counted(locked, 'message') || CASE locked WHEN 1 THEN ' is' ELSE ' are' END, id,
+        CASE WHEN slots.locked > 0 THEN ', for which all later ones of its ordering key wait' ELSE '' END),
+      details => jsonb_build_object('locked', locked, 'message', id::text),
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
-  IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held',
-      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
-        sluice_private.counted(slots.held, 'slot'), slots.first_id),
-      details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
-      remedy => format('npx sluice explain %s %s', queue, slots.first_id));
-  END IF;
-  IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
-      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+  IF slots.busy <> '{}' THEN
+    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+        THEN 'A batch that keeps the order of the whole queue is in flight.'
+        ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
+      details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
+        SELECT b.pid FROM unnest(slots.busy) AS b (pid)
+        ORDER BY EXISTS (SELECT FROM pg_locks l WHERE l.pid = b.pid AND NOT l.granted) DESC, b.pid LIMIT 1));
   END IF;
 END
 $$;
 
+-- What is due and free among the first. stopped: a reason why no claim takes it.
+CREATE FUNCTION sluice_private.say_free(
+  queue text, free bigint, due_at timestamptz, stopped sluice_private.reason[], locks jsonb
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
+  takers record := sluice_private.takers_of(queue, due_at, them, locks);
+BEGIN
+  RETURN NEXT sluice_private.say('due_now',
+    format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), CASE (stopped[1]).reason
+        WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+        WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+        WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them)
+        ELSE takers.words END),
+    since => due_at, details => takers.details || jsonb_build_object('due', free),
+    remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
+END
+$$;
+
 -- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unkeyed record := sluice_private.count_unkeyed(queue, locks);
-  slots record := sluice_private.count_slots(queue, locks);
+  heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
+  slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
-  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
   IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(due_at)),
-      since => due_at, details => jsonb_build_object('due', free));
+    RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
+      least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
@@ -10366,23 +10714,29 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   locks jsonb := sluice_private.row_locks();
+  stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  limits sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
   IF has_messages OR of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    RETURN QUERY SELECT * FROM unnest(stopped);
+    RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
+  ELSE
+    RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
   END IF;
   IF has_messages THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
-    RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
+    limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
+      || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
+    RETURN QUERY SELECT * FROM unnest(limits);
     RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
@@ -10399,10 +10753,17 @@ $$;
 CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
@@ -10418,7 +10779,7 @@ COMMENT ON FUNCTION sluice.explain_queue IS
 CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o
+  holder integer := (SELECT sluice_private.locker(o.xmax, sluice_private.row_locks()) FROM sluice.schedule o
     WHERE o.name = s.name);
 BEGIN
   IF s.next_at > clock_timestamp() THEN
@@ -10426,8 +10787,7 @@ BEGIN
   END IF;
   IF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
@@ -10550,10 +10910,17 @@ $$;
 CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';

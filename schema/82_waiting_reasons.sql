@@ -87,8 +87,88 @@ BEGIN
 END
 $$;
 
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
--- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
+-- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  ORDER BY w.seen_at LIMIT 3
+$$;
+
+-- All live workers of the queue are silent.
+CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
+    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+  )
+$$;
+
+-- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
+-- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- 'them'
+CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
+RETURNS TABLE (words text, details jsonb, remedy text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  live record;
+  in_flight bigint;
+BEGIN
+  SELECT count(*) AS count, min(w.name) AS name, count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
+  -- A worker polls once in 1 to 1.2 seconds by default.
+  IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
+    RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
+      '{}'::jsonb, NULL::text;
+    RETURN;
+  END IF;
+  in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
+    WHERE h.holder LIKE 'worker %');
+  RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
+      ELSE format('no claim has taken %s yet. %s the queue%s in flight.', them, CASE live.count
+        WHEN 1 THEN format('Worker %s consumes', sluice_private.quoted(live.name))
+        ELSE format('%s workers (%s silent) consume', live.count, live.stale) END, CASE live.count
+        WHEN 1 THEN ', and has ' ELSE ', and have ' END || CASE in_flight WHEN 0 THEN 'nothing'
+        ELSE sluice_private.counted(in_flight, 'message') END || ' of it') END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
+    CASE WHEN in_flight > 0
+      THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
+      ELSE 'npx sluice doctor' END;
+END
+$$;
+
+-- What waits for a message: for which its key is held, or which is or was leased. more: another sentence about it.
+CREATE FUNCTION sluice_private.say_held(
+  what text, queue text, first_id bigint, held_until timestamptz, details jsonb, more text DEFAULT NULL
+) RETURNS sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  other sluice.message;
+  state text;
+BEGIN
+  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = queue AND e.id = first_id;
+  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
+  state := CASE
+    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
+    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
+    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
+    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
+      sluice_private.span_words(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+  RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
+    'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
+    since => other.failed_at, until => held_until,
+    details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
+    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+END
+$$;
+
+-- The message of its key that comes first. In a pipeline that keeps the order of the whole queue, messages without a key
+-- have slot 256.
 CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -96,8 +176,6 @@ DECLARE
   hold jsonb := sluice_private.hold_of(m);
   held_until timestamptz := timestamptz 'epoch' + (hold ->> 1)::bigint * interval '1 microsecond';
   first_id bigint := CASE WHEN held_until > clock_timestamp() THEN (hold ->> 0)::bigint END;
-  other sluice.message;
-  state text;
 BEGIN
   IF first_id IS NULL OR first_id = m.id THEN
     held_until := NULL;
@@ -108,26 +186,35 @@ BEGIN
       ORDER BY e.slot, e.id, e.lease LIMIT 10000
     ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
   END IF;
-  IF first_id IS NULL OR first_id = m.id THEN
-    RETURN;
+  IF first_id <> m.id THEN
+    RETURN NEXT sluice_private.say_held(coalesce('Its ordering key ' || sluice_private.quoted(m.ordering_key),
+      'The queue is handled in order, and'), m.queue, first_id, held_until, '{}');
   END IF;
-  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = m.queue AND e.id = first_id;
-  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
-  state := CASE
-    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
-    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
-    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
-    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
-  RETURN NEXT sluice_private.say('held', format('%s waits for message %s, %s.', CASE WHEN m.ordering_key IS NULL
-    THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
-    first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
-    since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
-      'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
+END
+$$;
+
+-- A session that has not locked the slot has locked an earlier message of the key: one of the first 1,000 of the slot.
+-- A claim leaves such a key out.
+CREATE FUNCTION sluice_private.why_key_locked(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  slot_holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = m.slot);
+  earlier record;
+BEGIN
+  SELECT e.id, h.pid INTO earlier FROM (
+    SELECT e.id, e.ordering_key, e.xmax FROM sluice.message e
+    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
+    ORDER BY e.slot, e.id LIMIT 1000
+  ) e CROSS JOIN LATERAL (SELECT sluice_private.locker(e.xmax, locks) AS pid WHERE e.xmax <> '0'::xid) h
+  WHERE e.ordering_key = m.ordering_key AND h.pid IS NOT NULL AND h.pid IS DISTINCT FROM slot_holder LIMIT 1;
+  IF earlier.id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('A session has locked message %s, which its ordering key %s waits for: claims leave the key out.', earlier.id,
+        sluice_private.quoted(m.ordering_key)),
+      details => jsonb_build_object('message', earlier.id::text), remedy => sluice_private.end_of_session(earlier.pid),
+      pid => earlier.pid);
+  END IF;
 END
 $$;
 
@@ -136,7 +223,7 @@ $$;
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (locks ->> s.xmax::text)::integer FROM sluice.slot s
+  holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
     WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
   found_one record;
 BEGIN

@@ -84,50 +84,59 @@ BEGIN
 END
 $$;
 
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
--- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
--- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
-CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
+-- How many due messages wait before one that is due, of the 1,001 next to it in the order of claims: those that a session
+-- has locked are in flight, or another reason. Without a key: those of lower priority numbers, and those of its own that
+-- were due before it, by message_due_idx; in a queue that shares out among tenants, those of its tenant, by
+-- message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+CREATE FUNCTION sluice_private.count_before(
+  m sluice.message, by_tenant boolean, locks jsonb, OUT count bigint, OUT more boolean
+)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
   IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at), count(*) > 1000
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND l.is_free), count(*) > 1000
     INTO count, more FROM (
-      SELECT e.ordering_key, e.due_at FROM sluice.message e
+      SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
       WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
       ORDER BY e.slot, e.id LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSIF by_tenant THEN
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSE
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   END IF;
 END
 $$;
 
--- It is due: how many go before it, or none.
-CREATE FUNCTION sluice_private.why_behind(m sluice.message) RETURNS SETOF sluice_private.reason
+-- It is due: how many wait before it, or none.
+CREATE FUNCTION sluice_private.why_behind(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   by_tenant boolean := m.tenant IS NOT NULL AND EXISTS (SELECT FROM sluice.queue q
     WHERE q.queue = m.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL));
-  before record := sluice_private.count_before(m, by_tenant);
+  before record := sluice_private.count_before(m, by_tenant, locks);
 BEGIN
   IF before.count > 0 OR before.more THEN
     RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
@@ -136,9 +145,18 @@ BEGIN
            WHEN before.more THEN 'more than 1,000 due messages'
            ELSE sluice_private.counted(before.count, 'due message') END
         || CASE WHEN before.more THEN '' WHEN m.slot IS NOT NULL THEN ' of its ordering key' ELSE '' END,
-      CASE WHEN before.count = 1 AND NOT before.more THEN ' goes' ELSE ' go' END,
+      CASE WHEN before.more THEN ' go' WHEN before.count = 1 THEN ' waits' ELSE ' wait' END,
       CASE WHEN by_tenant THEN ' in the turn of its tenant' END),
       since => m.due_at, details => jsonb_build_object('count', before.count, 'more', before.more));
   END IF;
 END
+$$;
+
+-- Nothing is in its way: when a claim takes it, or who could have.
+CREATE FUNCTION sluice_private.why_due_now(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.takers_of(m.queue, m.due_at, 'it', locks) t
+  CROSS JOIN LATERAL sluice_private.say('due_now',
+    format('It has been due for %s, and nothing is in its way: %s', sluice_private.span_words(m.due_at), t.words),
+    since => m.due_at, details => t.details, remedy => t.remedy) s
 $$;

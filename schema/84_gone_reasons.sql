@@ -21,9 +21,26 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
 $$;
 
+-- By when an id had been drawn: a message with a higher id that was enqueued then. Ids come from a sequence, and a row
+-- draws its id before it reads the clock. The next ones of up to a hundred queues are looked at, and of their dead letters
+-- and their history. A message that was an event has the time of the event. Null: no such message is left.
+CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT min(later.enqueued_at) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+    (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
+     ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    (SELECT d.enqueued_at, d.event_position FROM sluice.dead_letter d WHERE d.queue = q.name AND d.id > drawn_before.id
+     ORDER BY d.queue, d.id LIMIT 1)
+  ) later
+  WHERE later.event_position IS NULL
+$$;
+
 -- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
--- five, as far as the owner of the schema may see how old they are.
-CREATE FUNCTION sluice_private.why_not_committed() RETURNS SETOF sluice_private.reason
+-- five, as far as the owner of the schema may see how old they are. One that began after the id was drawn has not drawn
+-- it.
+CREATE FUNCTION sluice_private.why_not_committed(drawn_before timestamptz DEFAULT NULL)
+RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
     SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
@@ -35,6 +52,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
     'COMMIT.',
     pid => coalesce(w.pid, 0)) s
+  WHERE (a.xact_start > why_not_committed.drawn_before) IS NOT TRUE
   ORDER BY a.xact_start, w.pid LIMIT 5
 $$;
 
@@ -81,7 +99,7 @@ BEGIN
       details => jsonb_build_object('lastId', last_id::text));
     RETURN;
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE

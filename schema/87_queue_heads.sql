@@ -5,7 +5,7 @@ CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
 RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         (locks ->> m.xmax::text)::integer
+         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
     SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
@@ -13,12 +13,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
--- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
--- held: all that are due wait for another message of their keys; first_id is such a message.
-CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
-  slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
-)
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
+-- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
+-- the key of which is held until then. What is behind a locked message of its key is neither.
+CREATE TYPE sluice_private.slot_head AS (
+  slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
+  locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
+);
+
+-- From one slot to the next by one descent of message_slot_idx, and the closed keys of each by message_lease_idx.
+CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS SETOF sluice_private.slot_head
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (slot) AS (
     (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
@@ -30,10 +34,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       ORDER BY m.slot, m.id LIMIT 1
     ) n
   )
-  SELECT f.slot, l.holder, w.due, w.held, w.due_at, w.next_at, w.first_id
+  SELECT f.slot, l.holder, w.due, w.due_at, w.next_at, w.locked, w.locked_id, w.locked_by, w.held, w.key, w.first_id,
+         timestamptz 'epoch' + (l.held -> w.key ->> 1)::bigint * interval '1 microsecond'
   FROM found f
   LEFT JOIN LATERAL (
-    SELECT s.held, (locks ->> s.xmax::text)::integer AS holder FROM sluice.slot s
+    SELECT s.held, sluice_private.locker(s.xmax, locks) AS holder FROM sluice.slot s
     WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
   ) l ON true
   CROSS JOIN LATERAL (
@@ -47,51 +52,33 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) c
   ) closed
   CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due,
-           count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NOT NULL) AS held,
-           min(m.due_at) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due_at,
-           min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_at,
-           min(h.by_id) FILTER (WHERE m.due_at <= c.now) AS first_id
-    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-      SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease FROM sluice.message m
-      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
-      ORDER BY m.slot, m.id LIMIT 20
-    ) m
-    CROSS JOIN LATERAL (
-      SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
-        THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id) AS by_id
-    ) h
+    SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           count(*) FILTER (WHERE d.state = 'locked') AS locked,
+           min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
+           (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
+           count(*) FILTER (WHERE d.state = 'held') AS held,
+           (array_agg(d.ordering_key ORDER BY d.first_id, d.id) FILTER (WHERE d.state = 'held'))[1] AS key,
+           min(d.first_id) FILTER (WHERE d.state = 'held') AS first_id
+    FROM (
+      SELECT m.*, c.now, h.first_id, CASE WHEN m.due_at > c.now THEN 'later' WHEN m.locked_by IS NOT NULL THEN 'locked'
+        WHEN h.first_id IS NOT NULL THEN 'held'
+        WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
+        ELSE 'due' END AS state
+      FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+               CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
+        FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
+        ORDER BY m.slot, m.id LIMIT 20
+      ) m
+      CROSS JOIN LATERAL (
+        SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+          THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id)
+          AS first_id
+      ) h
+    ) d
   ) w
-$$;
-
--- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
--- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
--- reads for the first time has no row.
-CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
-RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
-  FROM (
-    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
-    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-    WHERE b.queue = in_flight_of.queue LIMIT 1000
-  ) g
-  WHERE g.id < 0 OR (
-    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
-    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
-  )
-  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
-  UNION ALL
-  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
-  FROM (
-    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
-      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
-      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
-    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
-  ) g
-  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
-  GROUP BY g.claim_id, g.claimed_at
 $$;
 
 -- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
@@ -116,26 +103,42 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) n
 $$;
 
--- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
--- a message that has failed, so that no message without a key is free.
-CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
+-- The slots in numbers. busy: the sessions that have locked slots. whole: a pipeline that keeps the order of the whole
+-- queue has locked slot 256, or holds it for a message that has failed, first_id, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(
+  queue text, heads sluice_private.slot_head[], locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy integer[], OUT locked bigint, OUT locked_id bigint, OUT locked_by integer,
+  OUT whole boolean, OUT first_id bigint, OUT held_until timestamptz
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  holder integer;
+BEGIN
+  SELECT coalesce(sum(h.due) FILTER (WHERE h.holder IS NULL), 0)::bigint,
+         min(h.due_at) FILTER (WHERE h.holder IS NULL), min(h.next_at),
+         coalesce(array_agg(h.holder) FILTER (WHERE h.holder IS NOT NULL), '{}'), coalesce(sum(h.locked), 0)::bigint,
+         min(h.locked_id), (array_agg(h.locked_by ORDER BY h.locked_id) FILTER (WHERE h.locked > 0))[1]
+  INTO free, due_at, next_at, busy, locked, locked_id, locked_by FROM unnest(heads) AS h;
+  SELECT (o.held -> '' ->> 0)::bigint, timestamptz 'epoch' + (o.held -> '' ->> 1)::bigint * interval '1 microsecond',
+         sluice_private.locker(o.xmax, locks)
+  INTO first_id, held_until, holder FROM sluice.slot o WHERE o.queue = queue AND o.slot = 256;
+  IF held_until <= clock_timestamp() THEN
+    first_id := NULL;
+  END IF;
+  busy := CASE WHEN holder IS NULL THEN busy ELSE busy || holder END;
+  whole := holder IS NOT NULL OR first_id IS NOT NULL;
+END
+$$;
+
+-- How many due messages wait with a key that is held, of the first 1,001 of its slot.
+CREATE FUNCTION sluice_private.count_waiting(queue text, head sluice_private.slot_head, OUT count bigint, OUT more boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
-         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
-         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
-         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
+  SELECT count(*) FILTER (WHERE m.ordering_key = head.key AND m.id <> head.first_id AND m.due_at <= clock_timestamp()),
+         count(*) > 1000
   FROM (
-    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
-    FROM sluice_private.look_at_slots(queue, locks) s
-    UNION ALL
-    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
-           h.first_id
-    FROM sluice.slot o
-    CROSS JOIN LATERAL (
-      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
-    ) h
-    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
-    WHERE o.queue = count_slots.queue AND o.slot = 256
-  ) s
+    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
+    WHERE m.queue = count_waiting.queue AND m.slot IS NOT NULL AND m.slot >= head.slot AND m.slot <= head.slot
+    ORDER BY m.slot, m.id LIMIT 1001
+  ) m
 $$;

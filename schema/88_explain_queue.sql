@@ -65,52 +65,104 @@ BEGIN
 END
 $$;
 
--- What holds up the first messages.
-CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+-- The keys that are held, three at most, each with what waits for it.
+CREATE FUNCTION sluice_private.why_keys_held(queue text, heads sluice_private.slot_head[], slots record)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  held sluice_private.slot_head[] := ARRAY(
+    SELECT h FROM unnest(heads) AS h WHERE h.held > 0 ORDER BY h.first_id);
+  head sluice_private.slot_head;
+  waiting record;
+  words text;
 BEGIN
-  IF unkeyed.locked > 0 THEN
+  IF slots.first_id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say_held('The queue is handled in order, and', queue, slots.first_id, slots.held_until,
+      '{}');
+  END IF;
+  FOREACH head IN ARRAY held[1:3] LOOP
+    waiting := sluice_private.count_waiting(queue, head);
+    words := CASE WHEN waiting.more THEN format('At least %s', waiting.count) ELSE waiting.count::text END
+      || CASE WHEN waiting.count = 1 AND NOT waiting.more THEN ' due message of the key waits'
+         ELSE ' due messages of the key wait' END
+      || CASE WHEN head.first_id = held[3].first_id AND cardinality(held) > 3
+         THEN format(', and keys in %s are held as well.', sluice_private.counted(cardinality(held) - 3, 'other slot'))
+         ELSE '.' END;
+    RETURN NEXT sluice_private.say_held('Ordering key ' || sluice_private.quoted(head.key), queue, head.first_id,
+      CASE WHEN head.held_until > clock_timestamp() THEN head.held_until END,
+      jsonb_build_object('orderingKey', left(head.key, 200), 'count', waiting.count, 'more', waiting.more,
+        'slots', cardinality(held)), words);
+  END LOOP;
+END
+$$;
+
+-- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
+-- names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  locked bigint := unkeyed.locked + slots.locked;
+  id bigint := coalesce(slots.locked_id, unkeyed.locked_id);
+  holder integer := CASE WHEN slots.locked > 0 THEN slots.locked_by ELSE unkeyed.pid END;
+BEGIN
+  IF locked > 0 THEN
     RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked by a session that is no recorded batch: message %s.',
-        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
-        unkeyed.locked_id),
-      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
+      format('%s among the first locked by a session that is no recorded batch: message %s%s.',
+        sluice_private.counted(locked, 'message') || CASE locked WHEN 1 THEN ' is' ELSE ' are' END, id,
+        CASE WHEN slots.locked > 0 THEN ', for which all later ones of its ordering key wait' ELSE '' END),
+      details => jsonb_build_object('locked', locked, 'message', id::text),
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
-  IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held',
-      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
-        sluice_private.counted(slots.held, 'slot'), slots.first_id),
-      details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
-      remedy => format('npx sluice explain %s %s', queue, slots.first_id));
-  END IF;
-  IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
-      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+  IF slots.busy <> '{}' THEN
+    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+        THEN 'A batch that keeps the order of the whole queue is in flight.'
+        ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
+      details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
+        SELECT b.pid FROM unnest(slots.busy) AS b (pid)
+        ORDER BY EXISTS (SELECT FROM pg_locks l WHERE l.pid = b.pid AND NOT l.granted) DESC, b.pid LIMIT 1));
   END IF;
 END
 $$;
 
+-- What is due and free among the first. stopped: a reason why no claim takes it.
+CREATE FUNCTION sluice_private.say_free(
+  queue text, free bigint, due_at timestamptz, stopped sluice_private.reason[], locks jsonb
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
+  takers record := sluice_private.takers_of(queue, due_at, them, locks);
+BEGIN
+  RETURN NEXT sluice_private.say('due_now',
+    format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), CASE (stopped[1]).reason
+        WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+        WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+        WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them)
+        ELSE takers.words END),
+    since => due_at, details => takers.details || jsonb_build_object('due', free),
+    remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
+END
+$$;
+
 -- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unkeyed record := sluice_private.count_unkeyed(queue, locks);
-  slots record := sluice_private.count_slots(queue, locks);
+  heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
+  slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
-  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
   IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(due_at)),
-      since => due_at, details => jsonb_build_object('due', free));
+    RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
+      least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
@@ -163,23 +215,29 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   locks jsonb := sluice_private.row_locks();
+  stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  limits sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
   IF has_messages OR of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    RETURN QUERY SELECT * FROM unnest(stopped);
+    RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
+  ELSE
+    RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
   END IF;
   IF has_messages THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
-    RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
+    limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
+      || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
+    RETURN QUERY SELECT * FROM unnest(limits);
     RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
@@ -196,10 +254,17 @@ $$;
 CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '

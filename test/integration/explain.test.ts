@@ -346,7 +346,7 @@ describe('a due message', () => {
     const ids = await put(sluice, queue, [1, 2, 3])
     const third = await sluice.operate.messages.explain(queue, ids[2]!)
     expect(third.headline).toMatchObject({ reason: 'behind', details: { count: 2, more: false } })
-    expect(third.headline.explanation).toMatch(/^It has been due for \d+m?s, and 2 due messages go before it\.$/)
+    expect(third.headline.explanation).toMatch(/^It has been due for \d+m?s, and 2 due messages wait before it\.$/)
     expect(words(await sluice.operate.messages.explain(queue, ids[0]!))).toEqual(['due_now'])
   })
 
