@@ -679,6 +679,37 @@ BEGIN
 END
 $$;
 
+-- schema/16_id_marks.sql
+--
+-- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
+-- one.
+
+-- By this time all ids up to this one had been drawn. Kept for two days: 576 rows with a pass of
+-- maintenance every five minutes.
+CREATE TABLE sluice.id_mark (
+  id bigint      NOT NULL CONSTRAINT id_mark_pkey PRIMARY KEY,
+  at timestamptz NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Notes it as of now, unless it was noted within the last half minute, or nothing has been drawn since. Removes old ones.
+CREATE FUNCTION sluice_private.mark_ids() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  -- Before the clock is read.
+  last_id bigint := pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass);
+  newest sluice.id_mark;
+BEGIN
+  SELECT m.* INTO newest FROM sluice.id_mark m ORDER BY m.id DESC LIMIT 1;
+  IF last_id > coalesce(newest.id, 0) AND coalesce(newest.at < clock_timestamp() - interval '30 seconds', true) THEN
+    INSERT INTO sluice.id_mark (id, at) VALUES (last_id, clock_timestamp()) ON CONFLICT DO NOTHING;
+    DELETE FROM sluice.id_mark m WHERE m.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM sluice.id_mark o WHERE o.at < clock_timestamp() - interval '2 days'
+      ORDER BY o.id LIMIT 1000 FOR UPDATE OF o SKIP LOCKED
+    ));
+  END IF;
+END
+$$;
+
 -- schema/19_audit.sql
 --
 -- Who did what: a row for each action of an operator or an administrator, in the transaction of the action.
@@ -5340,6 +5371,7 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
+  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -9110,8 +9142,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
         ELSE 'A session waits to lock table %s%s (%s), and all that comes after it waits: %s.' END,
       t.name, CASE WHEN t.tables > 1 THEN ' and others' ELSE '' END, t.mode,
-      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'nobody else can read or write it'
-        ELSE 'nobody else can write to it' END),
+      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'no other session can read or write it'
+        ELSE 'no other session can write to it' END),
     details => jsonb_build_object('table', t.name, 'mode', t.mode, 'granted', t.granted),
     remedy => sluice_private.end_of_session(coalesce(t.pid, 0)), pid => coalesce(t.pid, 0)) s
   ORDER BY t.granted DESC, t.mode, t.pid LIMIT 3
@@ -9791,12 +9823,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
 $$;
 
--- By when an id had been drawn: a message with a higher id that was enqueued then. Ids come from a sequence, and a row
--- draws its id before it reads the clock. The next ones of up to a hundred queues are looked at, and of their dead letters
--- and their history. A message that was an event has the time of the event. Null: no such message is left.
+-- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
+-- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
+-- are looked at; one that was an event has the time of the event. Null: nothing tells.
 CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT min(later.enqueued_at) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  SELECT least(min(later.enqueued_at), (
+    SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
+  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
     (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
      ORDER BY m.queue, m.id LIMIT 1)
     UNION ALL
@@ -10630,16 +10664,17 @@ CREATE FUNCTION sluice_private.say_free(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
-  takers record := sluice_private.takers_of(queue, due_at, them, locks);
+  why text := CASE (stopped[1]).reason
+    WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+    WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
+  takers record;
 BEGIN
+  SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
   RETURN NEXT sluice_private.say('due_now',
     format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
-      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), CASE (stopped[1]).reason
-        WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
-        WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
-        WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them)
-        ELSE takers.words END),
-    since => due_at, details => takers.details || jsonb_build_object('due', free),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+    since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
     remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
 END
 $$;

@@ -115,8 +115,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
         ELSE 'A session waits to lock table %s%s (%s), and all that comes after it waits: %s.' END,
       t.name, CASE WHEN t.tables > 1 THEN ' and others' ELSE '' END, t.mode,
-      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'nobody else can read or write it'
-        ELSE 'nobody else can write to it' END),
+      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'no other session can read or write it'
+        ELSE 'no other session can write to it' END),
     details => jsonb_build_object('table', t.name, 'mode', t.mode, 'granted', t.granted),
     remedy => sluice_private.end_of_session(coalesce(t.pid, 0)), pid => coalesce(t.pid, 0)) s
   ORDER BY t.granted DESC, t.mode, t.pid LIMIT 3

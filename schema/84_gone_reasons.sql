@@ -21,12 +21,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
 $$;
 
--- By when an id had been drawn: a message with a higher id that was enqueued then. Ids come from a sequence, and a row
--- draws its id before it reads the clock. The next ones of up to a hundred queues are looked at, and of their dead letters
--- and their history. A message that was an event has the time of the event. Null: no such message is left.
+-- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
+-- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
+-- are looked at; one that was an event has the time of the event. Null: nothing tells.
 CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT min(later.enqueued_at) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  SELECT least(min(later.enqueued_at), (
+    SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
+  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
     (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
      ORDER BY m.queue, m.id LIMIT 1)
     UNION ALL

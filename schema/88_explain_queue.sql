@@ -131,16 +131,17 @@ CREATE FUNCTION sluice_private.say_free(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
-  takers record := sluice_private.takers_of(queue, due_at, them, locks);
+  why text := CASE (stopped[1]).reason
+    WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+    WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
+  takers record;
 BEGIN
+  SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
   RETURN NEXT sluice_private.say('due_now',
     format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
-      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), CASE (stopped[1]).reason
-        WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
-        WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
-        WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them)
-        ELSE takers.words END),
-    since => due_at, details => takers.details || jsonb_build_object('due', free),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+    since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
     remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
 END
 $$;

@@ -164,7 +164,7 @@ describe('a table that a session has locked', () => {
       expect((await ask()).headline).toMatchObject({
         reason: 'table_locked',
         explanation: expect.stringContaining(
-          `A session has locked table sluice.message (AccessExclusiveLock): nobody else can read or write it. It is server process ${pid} (by hand, `,
+          `A session has locked table sluice.message (AccessExclusiveLock): no other session can read or write it. It is server process ${pid} (by hand, `,
         ),
         details: { table: 'sluice.message', mode: 'AccessExclusiveLock', granted: true, pid },
         remedy: `SELECT pg_terminate_backend(${pid});`,
@@ -180,7 +180,7 @@ describe('a table that a session has locked', () => {
     const explained = await sluice.operate.messages.explain(queue, id)
     expect(words(explained)).toEqual(['table_locked', 'no_worker'])
     expect(explained.headline).toMatchObject({
-      explanation: expect.stringContaining('(ShareLock): nobody else can write to it.'),
+      explanation: expect.stringContaining('(ShareLock): no other session can write to it.'),
       details: { pid },
     })
     await session.query('ROLLBACK')

@@ -174,6 +174,29 @@ describe('a message that is gone', () => {
   })
 })
 
+describe('a message that is gone, with none after it', () => {
+  test('is not that of a transaction which began after maintenance had noted its id', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    const [gone = ''] = await put(sluice, queue, [1])
+    await database.sql('DELETE FROM sluice.message')
+    await database.sql('DELETE FROM sluice.id_mark')
+    const explain = (id: string) => sluice.operate.messages.explain(queue, id)
+    const early = await openSession(database, 'early')
+    await early.session.query('DELETE FROM sluice.message')
+    expect(words(await explain(gone))).toEqual(['not_committed', 'not_found'])
+    await database.sql('SELECT sluice.prune_leftovers()')
+    expect(words(await explain(gone))).toEqual(['not_committed', 'not_found'])
+    await early.session.query('ROLLBACK')
+    const late = await openSession(database, 'late')
+    const { rows } = await late.session.query<{ id: string }>(`SELECT sluice.enqueue($1, '{}')::text AS id`, [queue])
+    expect(words(await explain(gone))).toEqual(['not_found'])
+    expect(words(await explain(rows[0]!.id))).toEqual(['not_committed', 'not_found'])
+  })
+})
+
 /** A worker on the books whose control connection can be ended. */
 async function lostWorker(database: TestDatabase, name: string, queue: string) {
   const session = await sessionOf(database, 'a worker')
