@@ -9503,13 +9503,12 @@ BEGIN
     RETURN;
   END IF;
   in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
-    WHERE h.holder LIKE 'worker %');
+    WHERE live.count > 0 AND h.holder LIKE 'worker %');
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
-      ELSE format('no claim has taken %s yet. %s the queue%s in flight.', them, CASE live.count
-        WHEN 1 THEN format('Worker %s consumes', sluice_private.quoted(live.name))
-        ELSE format('%s workers (%s silent) consume', live.count, live.stale) END, CASE live.count
-        WHEN 1 THEN ', and has ' ELSE ', and have ' END || CASE in_flight WHEN 0 THEN 'nothing'
-        ELSE sluice_private.counted(in_flight, 'message') END || ' of it') END,
+      ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
+        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
     jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
     CASE WHEN in_flight > 0
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
