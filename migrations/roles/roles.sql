@@ -137,8 +137,9 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.explain, sluice.explain_queue, sluice.explain_event, sluice.explain_schedule,
     sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
     sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
-    sluice_private.session_words, sluice_private.span_words, sluice_private.ms_words, sluice_private.quoted
-    TO sluice_reader, sluice_operator, sluice_admin;
+    sluice_private.session_words, sluice_private.end_of_session, sluice_private.blocker_of,
+    sluice_private.why_table_locked, sluice_private.say, sluice_private.span_words, sluice_private.ms_words,
+    sluice_private.quoted TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
   -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
