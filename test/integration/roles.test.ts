@@ -71,6 +71,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE idle_lease',
     'EXECUTE in_progress',
     'EXECUTE is_of_group',
+    'EXECUTE is_locked',
     'EXECUTE keep_segments',
     'EXECUTE last_permit',
     'EXECUTE lease_allowed',
