@@ -27,6 +27,26 @@ describe('the overview', () => {
   })
 })
 
+describe('a list of many queues', () => {
+  test('has pages of a hundred, those that need attention first, and a filter', async ({ sluice, database }) => {
+    await database.sql(
+      `INSERT INTO sluice.message (queue, payload, due_at)
+       SELECT 'many.' || to_char(n, 'FM0000'), '{}', clock_timestamp() + interval '1 day' FROM generate_series(1, 230) n`,
+    )
+    await sluice.operate.queues.pause('many.0222', { by: 'ada' })
+    const page = new TestPage(sluice)
+    const first = await page.counted('/?queue=MANY.', 'many.0001')
+    expect(queuesIn(first)).toHaveLength(100)
+    expect(queuesIn(first).slice(0, 2)).toEqual(['many.0222', 'many.0001'])
+    expect(first).toContain('Page 1 of 3, 230 in all')
+    const last = await page.get('/?queue=many.&page=3')
+    expect(queuesIn(last).at(-1)).toBe('many.0230')
+    expect(queuesIn(await page.get('/?queue=0007'))).toEqual(['many.0007'])
+    expect(await page.get('/?queue=%3Cnothing%3E')).toContain('No queue has this name.')
+    await database.sql(`DELETE FROM sluice.message WHERE queue LIKE 'many.%'`)
+  })
+})
+
 describe('a queue', () => {
   test('lists its messages by pages, and filters them', async ({ sluice, queue }) => {
     const ids = await put(
@@ -172,4 +192,9 @@ describe('whatever is stored', () => {
 
 function idsIn(html: string): readonly string[] {
   return [...html.matchAll(/messages\/(\d+)">/g)].map(([, id = '']) => id)
+}
+
+/** Those in the table of queues. */
+function queuesIn(html: string): readonly string[] {
+  return [...html.matchAll(/<td class="start"><a href="[^"]*\/queues\/([^"/]+)">/g)].map(([, name = '']) => name)
 }

@@ -122,6 +122,8 @@ test('the main entry exports these types', () => {
       "LeasedDeliveriesOptions",
       "LeasedPipelineOptions",
       "LimitStatus",
+      "ListedDeadLetter",
+      "ListedMessage",
       "LostEvents",
       "MaintenanceResult",
       "Message",
