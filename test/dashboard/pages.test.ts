@@ -111,6 +111,24 @@ describe('the last hour', () => {
   })
 })
 
+describe('the backlog', () => {
+  test('of the last hour is drawn with its lag, from what maintenance has written down', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    await database.sql(
+      `INSERT INTO sluice.backlog_sample (at, queues, groups)
+       SELECT now() - m * interval '5 minutes', jsonb_build_object($1::text, jsonb_build_array(m, 60000)), '{}' FROM unnest('{2,3,8}'::int[]) m`,
+      [queue],
+    )
+    const html = await new TestPage(sluice).get(`/queues/${queue}`)
+    expect(html).toContain('aria-label="Backlog: due: 2 last, 8 at most"')
+    expect(html).toContain('aria-label="Lag: oldest: 1m last, 1m at most"')
+    expect(await new TestPage(sluice).get(`/queues/${queue}.other`)).toContain('Backlog: due: 0 last, 0 at most')
+  })
+})
+
 describe('a message', () => {
   test('is shown with all digits of its payload, and without what is masked', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [{ card: '4111', nested: [{ Password: 'hunter2' }] }], {

@@ -41,6 +41,7 @@ test('the main entry exports these types', () => {
       "AuditOptions",
       "AuditPage",
       "BacklogOptions",
+      "BacklogSample",
       "BatchHandler",
       "BatchHandlerContext",
       "BatchHandlerFor",

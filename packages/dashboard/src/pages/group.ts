@@ -1,6 +1,7 @@
 import type { GroupPartitionStatus, GroupStatus } from 'sluice'
 import { Refusal } from '../access/refusal.ts'
 import type { Context, Page } from '../page.ts'
+import { activityPart } from '../view/activity.ts'
 import { errorLine } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { badge, count, duration, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
@@ -19,6 +20,11 @@ export const groupPage: Page = async (context) => {
     <div id="head" class="page-head"><h1>${stream}:${group}</h1> ${found.pausedAt === null ? NOTHING : badge('paused', 'warn')}${actions(found, context)}</div>
     ${found.lost === null ? NOTHING : html`<p id="banner" class="banner tone-bad">It has lost its unread events from ${found.lost.from} to ${found.lost.to}, and reads nothing until it is moved.</p>`}
     ${section('totals', 'Progress', tiles(found, context))}
+    ${activityPart(
+      await operate.queues.activity({ queue: found.queue }),
+      await operate.queues.backlogHistory({ queue: found.queue }),
+      await operate.now(),
+    )}
     ${section('facts', 'Settings', settings(found, context))}
     ${section('partitions', 'Partitions', table('Partitions', columnsOf(found, context), partitions, 'It has no partitions.'))}`
   return { title: `${stream}:${group}`, place: 'streams', body }

@@ -24,7 +24,11 @@ export const queuePage: Page = async (context) => {
     ${pauseSentence(settings, snapped.value)}
     ${countsNote(snapped)}
     ${section('totals', 'Messages by state', snapped.value === undefined ? await backlogPart(queue, context) : totals(status))}
-    ${activityPart(await context.operate.queues.activity({ queue }), await context.operate.now())}
+    ${activityPart(
+      await context.operate.queues.activity({ queue }),
+      await context.operate.queues.backlogHistory({ queue }),
+      await context.operate.now(),
+    )}
     ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
     ${settingsPart(settings)}
     ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}

@@ -13,7 +13,7 @@ export function count(value: number, tone?: Tone): Html {
 export function bounded(value: number, tone?: Tone): Html {
   return value < MOST_COUNTED
     ? count(value, tone)
-    : html`<span class="${tone === undefined ? 'many' : `tone-${tone}`}" title="more than can be counted at once">10,000+</span>`
+    : html`<span class="${tone === undefined ? '' : `tone-${tone}`}" title="more than can be counted at once">10,000+</span>`
 }
 
 const MOST_COUNTED = 10_000
