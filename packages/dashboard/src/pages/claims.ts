@@ -34,13 +34,18 @@ function columnsOf(messages: Messages, { paths, viewer }: Context): readonly Col
     { title: 'Claim', cell: ({ id }) => id },
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
     { title: 'Expires', align: 'end', cell: ({ expiresAt, expiresInMs }) => dueAt(expiresAt, expiresInMs) },
-    { title: 'Claimed', align: 'end', cell: ({ claimedAt }) => instant(claimedAt) },
+    { title: 'Claimed', align: 'end', cell: claimedCell },
     { title: 'Renewed', align: 'end', cell: ({ renewedAt, renewedAgoMs }) => instant(renewedAt, renewedAgoMs) },
     { title: 'Lease', align: 'end', cell: ({ leaseMs }) => age(leaseMs) },
     { title: 'Messages', align: 'end', cell: (claim) => count(claim.messages) },
     { title: 'Which', wide: true, cell: ({ queue, id }) => idsOf(messages.get(`${queue} ${id}`) ?? [], paths) },
     ...(viewer.may === 'act' ? [acts] : []),
   ]
+}
+
+/** By the database's clock. */
+function claimedCell({ claimedAt, renewedAt, renewedAgoMs }: ClaimStatus): Html {
+  return instant(claimedAt, renewedAt.getTime() + renewedAgoMs - claimedAt.getTime())
 }
 
 function idsOf(messages: readonly InFlightMessage[], paths: Context['paths']): Html {

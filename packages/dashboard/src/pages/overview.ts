@@ -4,7 +4,7 @@ import type { Paths } from '../paths.ts'
 import { type Attention, attentionTo } from '../read/attention.ts'
 import type { Findings } from '../read/findings.ts'
 import { rowsOf } from '../read/rows.ts'
-import { handledChart } from '../view/activity.ts'
+import { overviewCharts } from '../view/activity.ts'
 import { boundedNote, countsNote, countsTiles } from '../view/counts.ts'
 import { errorLine } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
@@ -17,11 +17,11 @@ export const overviewPage: Page = async (context) => {
   const snapped = await context.findings.read(context.report)
   const body = html`<h1>Overview</h1>
     ${countsNote(snapped)}
-    ${snapped.value === undefined ? await withoutCounts(context) : whole(snapped.value, context)}`
+    ${snapped.value === undefined ? await withoutCounts(context) : await whole(snapped.value, context)}`
   return { title: 'Overview', place: 'overview', body }
 }
 
-function whole(found: Findings, { paths, query }: Context): Html {
+async function whole(found: Findings, { operate, paths, query }: Context): Promise<Html> {
   const { streams, groups } = found
   const filter = filterOf(query)
   const attention = attentionTo(found, paths)
@@ -31,7 +31,7 @@ function whole(found: Findings, { paths, query }: Context): Html {
   )
   const rows = rowsOf(queues, query.get('page'))
   return html`
-    ${section('totals', 'All queues', html`${totals(found)}${handledChart(found.activity, found.at)}`)}
+    ${section('totals', 'All queues', html`${totals(found)}${overviewCharts(found.activity, await operate.queues.backlogHistory(), found.at)}`)}
     ${section('attention', 'Needs attention', attentionList(attention))}
     ${section('queues', 'Queues', queuesPart(statusColumns(paths), rows, filter, paths))}
     ${streams.length === 0 ? NOTHING : section('streams', 'Streams', streamsTable(streams.slice(0, MOST_STREAMS)))}
