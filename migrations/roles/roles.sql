@@ -98,7 +98,7 @@ BEGIN
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
     TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
-    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments,
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice_private.note_backlogs, sluice.keep_segments,
     sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;
@@ -121,7 +121,7 @@ BEGIN
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
     sluice.held_keys
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity, sluice.backlog_sample TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
     TO sluice_reader, sluice_operator, sluice_admin;
