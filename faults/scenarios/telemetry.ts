@@ -7,9 +7,9 @@ export const telemetry = scenario({
   title:
     "SIGKILL workers after a handler's effects, with an SDK of OpenTelemetry that throws in one call of ten and is slow",
   recoveryMs: 5_000,
-  injections: { quick: 1, full: 20 },
+  injections: { quick: 1, full: 12 },
   costsAttempts: true,
-  load: { traced: true },
+  load: { lanes: 1, traced: true },
   workers: { flakySdk: true },
   otherwise: { recoveryMs: 15_000, workers: { pipeline: { lease: '10m' } } },
   twin: CALLS_HANDLERS_AGAIN,
