@@ -9126,9 +9126,9 @@ BEGIN
 END
 $$;
 
--- Sessions that have locked a table of Sluice against what claims do, or wait to. Where one waits, all that come after it
--- wait with it. A lock of a table of events or of a day of history concerns no claim.
-CREATE FUNCTION sluice_private.why_table_locked() RETURNS SETOF sluice_private.reason
+-- Sessions that have locked a table of Sluice against what claims and settlements do, or wait to: a table that these use, or
+-- any. Where one waits, all that come after it wait with it.
+CREATE FUNCTION sluice_private.why_table_locked(any_table boolean) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
     SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
@@ -9136,7 +9136,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
       AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(event|completed)_'
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+      AND (any_table OR c.relname = ANY ('{message,queue,slot,dead_letter,dedupe,kept_key,claim,cancel_request,schedule,'
+        'worker,batch_record,crash,permit,bucket,turn,stream,segment,stream_group,group_progress,group_queued}'))
     GROUP BY l.pid, l.mode, l.granted
   ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
     format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
@@ -9166,7 +9168,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM unnest(
     CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
       THEN reasons ELSE coalesce(
-        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked() t) || reasons, '{}'),
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked(reasons IS NULL) t) || reasons, '{}'),
         ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
           'second, and has ended since: ask again.')]) END
   ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
@@ -10371,7 +10373,8 @@ DECLARE
   reasons sluice_private.reason[];
 BEGIN
   BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+    reasons := ARRAY(SELECT r
+      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
   EXCEPTION WHEN lock_not_available THEN
     reasons := NULL;
   END;
@@ -10628,8 +10631,7 @@ BEGIN
 END
 $$;
 
--- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
--- names one that waits itself, if there is one.
+-- Which of the first messages sessions have locked that are no batches.
 CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -10645,8 +10647,16 @@ BEGIN
       details => jsonb_build_object('locked', locked, 'message', id::text),
       remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
+END
+$$;
+
+-- Which slots batches have locked. Of their sessions it names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_slots_busy(slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
   IF slots.busy <> '{}' THEN
-    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+    RETURN NEXT sluice_private.say('slot_busy', CASE
+        WHEN slots.whole AND slots.first_id IS NULL AND cardinality(slots.busy) = 1
         THEN 'A batch that keeps the order of the whole queue is in flight.'
         ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
       details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
@@ -10690,12 +10700,13 @@ DECLARE
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
