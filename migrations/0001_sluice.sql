@@ -160,6 +160,9 @@ CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
 -- For those that have expired. A message that never expires does not stand in it.
 CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE expires_at IS NOT NULL;
 
+-- Messages that have failed and wait for their next attempt: lease is 0, or null, while none is leased. For monitoring.
+CREATE INDEX message_retrying_idx ON sluice.message (queue, due_at) WHERE attempt > 0 AND coalesce(lease, 0) = 0;
+
 -- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
 -- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
 -- tenants is claimed from as ever.
@@ -432,6 +435,10 @@ CREATE TABLE sluice.worker (
   -- A copy of the database has this row too, and not the worker.
   database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false,
+  -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
+  listening   boolean,
+  -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
+  connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb
@@ -635,6 +642,8 @@ CREATE TABLE sluice.group_progress (
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
+  -- Of that event: see sluice_private.add_failure.
+  failures       jsonb,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
@@ -657,13 +666,18 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 -- queues: {queue: {acked, retried, snoozed, dead, batches, waiting: {maxMs, buckets}, handling: {totalMs, maxMs, buckets}}}.
 -- buckets: {bucket: how many}, four buckets for each doubling, from 2^-10 ms on (see sluice.activity): those of several workers
 -- can be added up, which percentiles cannot. Kept for two days: 29,000 rows for ten workers that are never idle. No trigger,
--- no key of a message, nothing that a handler waits for.
+-- no key of a message, nothing that a handler waits for. number: the worker counts its rows, so that one that it writes
+-- again, because the answer to its COMMIT was lost, is there once.
 CREATE TABLE sluice.worker_activity (
-  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   worker_id integer     NOT NULL,
+  number    integer     NOT NULL,
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   queues    jsonb       NOT NULL,
-  CONSTRAINT worker_activity_pkey PRIMARY KEY (at, worker_id)
+  CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
+
+-- The rows of a time, for charts and for their removal.
+CREATE INDEX worker_activity_at_idx ON sluice.worker_activity (at);
 
 CREATE FUNCTION sluice_private.prune_activity(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -736,6 +750,9 @@ CREATE TABLE sluice.action (
 );
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
+
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
 
 -- The settings of the whole database. One row.
 CREATE TABLE sluice.setting (
@@ -1563,7 +1580,12 @@ COMMENT ON FUNCTION sluice.queue_set IS
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
 BEGIN
+  -- Who says nothing new does not take another's reason away.
+  IF reason IS NULL AND EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL) THEN
+    RETURN false;
+  END IF;
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
   ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
@@ -1571,7 +1593,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
   'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
-  'was already paused.';
+  'was already paused; then a new reason replaces the old one.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1934,7 +1956,10 @@ $$;
 CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN format('failed %s of %s attempts', tries, most);
+  -- The limit may have been lowered, and the death of a process counts as well.
+  RETURN CASE WHEN tries > most
+    THEN format('failed %s attempts, and %s %s allowed', tries, most, CASE WHEN most = 1 THEN 'is' ELSE 'are' END)
+    ELSE format('failed %s of %s attempts', tries, most) END;
 END
 $$;
 
@@ -2295,6 +2320,25 @@ BEGIN
 END
 $$;
 
+-- Whether another session has locked a message that a claim could not lock. False: the claim's snapshot had an old version of it,
+-- and no session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+CREATE FUNCTION sluice_private.is_locked(queue text, id bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sluice.message m
+  WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  LIMIT 1
+  FOR UPDATE OF m SKIP LOCKED;
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  RETURN (
+    SELECT true FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  );
+END
+$$;
+
 -- Locks due messages without an ordering key, the lowest priority number first, then by due time. message_due_idx serves
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
@@ -2323,7 +2367,8 @@ $$;
 -- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
 -- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
--- most so many rows. Null: there is none, or the slot is locked.
+-- most so many rows, and goes on behind a message that another session has locked, without its key. Null: there is none, or
+-- the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2335,6 +2380,8 @@ DECLARE
   now_at timestamptz;
   now_us bigint;
   first bigint;
+  key text;
+  missed text[] := '{}';
 BEGIN
   SELECT s.held INTO held FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
   IF NOT FOUND THEN
@@ -2343,27 +2390,35 @@ BEGIN
   leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
-  SELECT w.id INTO first
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
-    ORDER BY m.slot, m.id LIMIT walk
-  ) w
-  -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
-  -- give it a due time of its own.
-  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
-    AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    -- The CASE, so that it locks only what it may take.
-    AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
-             ELSE false END
-  LIMIT 1;
-  RETURN (
-    SELECT m.id FROM sluice.message m
+  LOOP
+    SELECT w.id, w.ordering_key INTO first, key
+    FROM (
+      SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT walk
+    ) w
+    -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
+    -- give it a due time of its own.
+    WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
+      AND w.ordering_key <> ALL (missed)
+      AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
+      -- The CASE, so that it locks only what it may take.
+      AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
+               WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
+               ELSE false END
+    LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    PERFORM FROM sluice.message m
     WHERE m.queue = queue AND m.id = first
       AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND m.lease IS NULL)
-    FOR UPDATE OF m SKIP LOCKED
-  );
+    FOR UPDATE OF m SKIP LOCKED;
+    IF FOUND THEN
+      RETURN first;
+    END IF;
+    lowest := first;
+    missed := missed || key;
+  END LOOP;
+  RETURN NULL;
 END
 $$;
 
@@ -5757,7 +5812,7 @@ $$;
 --
 -- Public functions: sluice.activity.
 
--- Reads the rows of `since`, by the primary key: at most two days. Buckets: see sluice.worker_activity. The value of one is the
+-- Reads the rows of `since`, by worker_activity_at_idx: at most two days. Buckets: see sluice.worker_activity. The value of one is the
 -- middle of its quarter of a doubling, at most 12 % from each duration in it.
 CREATE FUNCTION sluice.activity(
   of_queue text DEFAULT NULL, since interval DEFAULT interval '1 hour', step interval DEFAULT interval '1 minute'
@@ -5773,11 +5828,11 @@ DECLARE
 BEGIN
   IF since IS NULL OR since <= interval '0' OR since > interval '2 days' THEN
     RAISE EXCEPTION 'since: expected an interval of more than 0, and at most 2 days, received %', coalesce(since::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example since => interval ''6 hours''. Older activity is removed.';
   END IF;
   IF step IS NULL OR step < interval '1 minute' OR step > interval '2 days' THEN
     RAISE EXCEPTION 'step: expected an interval of 1 minute to 2 days, received %', coalesce(step::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example step => interval ''15 minutes''.';
   END IF;
   RETURN QUERY
   WITH part AS MATERIALIZED (
@@ -6264,6 +6319,13 @@ BEGIN
     RAISE EXCEPTION 'append_many: options[%]: expected an object with orderingKey, type, schemaVersion and headers, received %',
       wrong, options -> wrong USING ERRCODE = '22023';
   END IF;
+  SELECT o.ordinal - 1 INTO wrong FROM jsonb_array_elements(options) WITH ORDINALITY AS o (value, ordinal)
+  WHERE jsonb_typeof(o.value -> 'type') NOT IN ('string', 'null')
+  ORDER BY o.ordinal LIMIT 1;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'append_many: options[%].type: expected a string, received %', wrong, options -> wrong -> 'type'
+      USING ERRCODE = '22023', HINT = 'As in {"type": "order.placed"}.';
+  END IF;
   PERFORM sluice_private.check_type(given_type.type) FROM (
     SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
   ) given_type;
@@ -6681,7 +6743,7 @@ CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group te
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
-  last_error text, open_pid integer, open_since timestamptz
+  last_error text, open_pid integer, open_since timestamptz, failures jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
   SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -6702,7 +6764,7 @@ BEGIN
         SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
-               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since, p.failures
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
@@ -6736,10 +6798,9 @@ $$;
 
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
-RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
-                                                                                      attempt integer, last_error text)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint, attempt integer, last_error text, failures jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error, r.failures
   FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
@@ -6758,7 +6819,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
-    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL, failures = NULL
     WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
@@ -6806,7 +6867,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
-    ARRAY[held.last_error], NULL);
+    ARRAY[held.last_error], ARRAY[held.failures -> -1]);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -7308,6 +7369,212 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
+
+-- schema/56_move_messages.sql
+--
+-- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
+-- producer: what others have locked stays where it is.
+--
+-- Public functions: sluice.move_messages.
+
+-- Whether a message with an ordering key has to stay: a batch has its slot, or another message of its key that goes first,
+-- in flight or after a failure, is still in the queue. Without that one it would begin too soon.
+CREATE FUNCTION sluice_private.key_stays(m sluice.message) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  hold jsonb;
+BEGIN
+  IF m.slot IS NULL THEN
+    RETURN false;
+  ELSIF NOT sluice_private.lock_slot_of(m) THEN
+    RETURN true;
+  END IF;
+  hold := sluice_private.hold_of(m);
+  RETURN EXISTS (
+    -- Of several that a batch has put off together, the first goes first.
+    SELECT FROM sluice.message o
+    WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
+      AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
+    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+END
+$$;
+
+-- Whether a message cannot be in a queue, because its dedupe key is taken there, or, after an INSERT by hand, its id.
+CREATE FUNCTION sluice_private.is_taken(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (SELECT FROM sluice.message o WHERE o.queue = target AND o.id = m.id)
+    OR EXISTS (SELECT FROM sluice.dead_letter o WHERE o.queue = target AND o.id = m.id)
+    OR m.dedupe_key IS NOT NULL
+      AND (sluice_private.find_duplicate(target, m.dedupe_key, 'reject', false)).answer IS NOT NULL;
+END
+$$;
+
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
+-- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
+-- is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  window_end timestamptz := (
+    SELECT d.until FROM sluice.dedupe d WHERE d.queue = m.queue AND d.key = m.dedupe_key AND d.message_id = m.id
+  );
+BEGIN
+  PERFORM FROM sluice.dedupe d WHERE d.queue = target AND d.key = m.dedupe_key FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    -- Its statements see what was committed before the lock.
+    IF sluice_private.is_taken(m, target) THEN
+      RETURN false;
+    END IF;
+    UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
+    WHERE d.queue = target AND d.key = m.dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END
+$$;
+
+-- Moves one message: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. A message that is due
+-- becomes due now, so that the floors of the target's workers do not hide it, and one with an ordering key is marked for
+-- the same. One that waits for a retry closes its key for the later ones by its lease of 0, as after a lease: a hold would
+-- have to be written into a slot that a batch of the target may have.
+CREATE FUNCTION sluice_private.move_one(queue text, message_id bigint, target text, state_wanted text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message := sluice_private.lock_one(queue, message_id);
+  state text := sluice_private.state_of(queue, message_id, m);
+  holds boolean;
+BEGIN
+  IF state = 'in_flight' THEN
+    RETURN state;
+  ELSIF m.id IS NULL OR state <> coalesce(state_wanted, state) THEN
+    RETURN NULL;
+  ELSIF sluice_private.key_stays(m) THEN
+    RETURN 'held';
+  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+    RETURN 'duplicate';
+  END IF;
+  holds := state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false);
+  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
+  UPDATE sluice.message t
+  SET queue = target, due_at = CASE WHEN state = 'ready' THEN clock_timestamp() ELSE t.due_at END,
+      lease = CASE WHEN t.slot IS NOT NULL AND (holds OR t.lease IS NOT NULL) THEN 0 END,
+      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+  WHERE t.queue = queue AND t.id = message_id;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.require_kept('message', target, 1, 0);
+  END IF;
+  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = message_id;
+  RETURN 'moved';
+END
+$$;
+
+-- The same, of which nothing is done: what others have locked, and what waits for another of its key, counts as moved.
+CREATE FUNCTION sluice_private.would_move(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'in_flight'
+    WHEN sluice_private.is_taken(m, target) THEN 'duplicate' ELSE 'moved' END;
+END
+$$;
+
+CREATE FUNCTION sluice_private.check_move(queue text, target text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM sluice_private.check_claim(queue), sluice_private.check_claim(target);
+  IF target = queue THEN
+    RAISE EXCEPTION 'target: expected another queue than "%", received the same', queue
+      USING ERRCODE = '22023', HINT = 'As in sluice.move_messages(''ordres'', ''orders'').';
+  ELSIF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
+    RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not moved. Leave it out for all others.';
+  END IF;
+  -- The queue of a group has its events, and nothing else. Its own messages belong to its stream.
+  PERFORM sluice_private.refuse_group_queue(queue);
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
+  PERFORM sluice_private.lock_shared(746507, hashtext(target));
+  PERFORM sluice_private.refuse_group_queue(target);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice_private.refuse_newer_group(target);
+  END IF;
+END
+$$;
+
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+CREATE FUNCTION sluice.move_messages(
+  queue           text,
+  target          text,
+  after_id        bigint      DEFAULT NULL,
+  type            text        DEFAULT NULL,
+  ordering_key    text        DEFAULT NULL,
+  tenant          text        DEFAULT NULL,
+  enqueued_before timestamptz DEFAULT NULL,
+  enqueued_after  timestamptz DEFAULT NULL,
+  state           text        DEFAULT NULL,
+  dry_run         boolean     DEFAULT false
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message;
+  looked integer := 0;
+  result text;
+  results text[] := '{}';
+  ids bigint[] := '{}';
+BEGIN
+  PERFORM sluice_private.check_move(queue, target, state);
+  FOR m IN
+    SELECT t.* FROM sluice.message t
+    WHERE t.queue = queue AND t.id > coalesce(after_id, -9223372036854775808)
+    ORDER BY t.id LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_id := m.id;
+    CONTINUE WHEN m.type IS DISTINCT FROM coalesce(type, m.type)
+      OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
+      OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
+      OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
+      OR state <> sluice_private.state_of(queue, m.id, m);
+    result := CASE WHEN dry_run THEN sluice_private.would_move(m, target)
+      ELSE sluice_private.move_one(queue, m.id, target, state) END;
+    results := results || result;
+    IF result = 'moved' THEN
+      ids := ids || m.id;
+    END IF;
+    EXIT WHEN cardinality(ids) >= 1000;
+  END LOOP;
+  moved := cardinality(ids);
+  in_flight := cardinality(array_positions(results, 'in_flight'));
+  held := cardinality(array_positions(results, 'held'));
+  duplicates := cardinality(array_positions(results, 'duplicate'));
+  IF NOT dry_run AND moved > 0 THEN
+    PERFORM sluice_private.note_action('queue.move', queue, moved, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'target', target, 'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
+    IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) AND sluice_private.release_holds(queue) > 0 THEN
+      PERFORM sluice_private.notify('!holds!' || queue);
+    END IF;
+    PERFORM sluice_private.wake(target);
+  END IF;
+  IF looked < 10000 AND moved < 1000 THEN
+    next_id := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.move_messages IS
+  'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
+  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- schema/60_message_views.sql
 --
@@ -7887,7 +8154,7 @@ $$);
 CREATE VIEW sluice.group_partitions AS
 SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
-       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, r.failures
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_partitions}', $$
 *: How far each group has read each partition of its stream.
@@ -7908,6 +8175,8 @@ last_error: The error of its last attempt.
 open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
+failures: The last five failures of that event, the latest last: attempt, at, error, the worker if known, and the stack of the
+  latest if known. Null: none failed.
 $$);
 
 CREATE VIEW sluice.groups AS
@@ -8079,8 +8348,9 @@ COMMENT ON FUNCTION sluice.status IS
 -- The names come from each to the next in one descent of an index, and a condition on the queue is applied to them before
 -- anything is counted. Per queue: of message_due_idx one range for each priority, from its start to now; of
 -- message_slot_idx the first 10,000 messages with keys; for the oldest the first of each priority, and of each slot, as
--- a slot's order is not that of due times; of dead_letter_pkey the first 10,000. In flight is what the few records of
--- batches and claims say.
+-- a slot's order is not that of due times; of dead_letter_pkey and of message_retrying_idx the first 10,000. The keys that
+-- wait for a failed or snoozed message are in the rows of the queue's slots, and in leased mode in message_lease_idx. In
+-- flight is what the few records of batches and claims say.
 CREATE VIEW sluice.backlogs AS
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
@@ -8107,7 +8377,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 )
 SELECT n.queue, due.messages AS due, coalesce(h.leased, 0) AS leased, coalesce(h.in_flight, 0) AS in_flight,
        clock.now - oldest.due_at AS oldest_due_age, gone.messages AS dead,
-       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at
+       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at, failed.messages AS retrying, closed.keys AS held_keys
 FROM named n CROSS JOIN clock
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
@@ -8145,6 +8415,26 @@ CROSS JOIN LATERAL (
     SELECT d.queue FROM sluice.dead_letter d WHERE d.queue >= n.queue ORDER BY d.queue, d.id LIMIT 10000
   ) next WHERE next.queue = n.queue
 ) gone
+CROSS JOIN LATERAL (
+  SELECT count(*) AS messages FROM (
+    SELECT FROM sluice.message m
+    WHERE m.queue = n.queue AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND m.due_at > clock.now
+    ORDER BY m.due_at LIMIT 10000
+  ) next
+) failed
+CROSS JOIN LATERAL (
+  SELECT count(*) AS keys FROM (
+    (SELECT s.slot, k.key FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+     WHERE s.queue = n.queue AND (k.value ->> 1)::bigint > extract(epoch FROM clock.now) * 1000000
+     LIMIT 10000)
+    UNION
+    SELECT m.slot, coalesce(m.ordering_key, '') FROM (
+      SELECT m.slot, m.ordering_key, m.lease, m.due_at FROM sluice.message m
+      WHERE m.queue = n.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL ORDER BY m.slot, m.id, m.lease LIMIT 10000
+    ) m WHERE m.lease = 0 AND m.due_at > clock.now
+    LIMIT 10000
+  ) waiting
+) closed
 LEFT JOIN held h ON h.queue = n.queue
 LEFT JOIN consumed c ON c.queue = n.queue
 LEFT JOIN sluice.queue q ON q.queue = n.queue;
@@ -8162,6 +8452,96 @@ dead: Dead letters, up to 10,000.
 workers: The number of live worker processes that consume the queue.
 concurrency: How many messages may be in flight, in all processes together. Null: no limit.
 paused_at: When it was paused; null: it is not paused.
+retrying: Messages that have failed and wait for their next attempt, up to 10,000.
+held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
+$$);
+
+-- schema/63_backlog_history.sql
+--
+-- What the queues had to do, and what the groups had to read, some minutes ago: for charts.
+-- sluice_private.note_backlogs writes it, and operate.queues.backlogHistory reads it.
+
+-- One row per pass of maintenance, with the queues and groups that had something: {queue: [due, age of the oldest in ms]} as in
+-- sluice.backlogs, and {stream:group: [unread, age of the oldest in ms]} as in sluice.groups. Kept for two days: 576 rows.
+CREATE TABLE sluice.backlog_sample (
+  at     timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT backlog_sample_pkey PRIMARY KEY,
+  queues jsonb       NOT NULL,
+  groups jsonb       NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Called by each pass of maintenance. Returns false if that was done within the last minute, or if there are no queues.
+CREATE FUNCTION sluice_private.note_backlogs() RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  DELETE FROM sluice.backlog_sample s WHERE s.at < now_at - interval '2 days' OR s.at > now_at + interval '1 day';
+  IF EXISTS (SELECT FROM sluice.backlog_sample s WHERE s.at > now_at - interval '55 seconds') THEN
+    RETURN false;
+  END IF;
+  INSERT INTO sluice.backlog_sample (at, queues, groups)
+  SELECT now_at, q.all_of_them, g.all_of_them
+  FROM (
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(b.queue, jsonb_build_array(
+             b.due, round(extract(epoch FROM b.oldest_due_age)::numeric * 1000)
+           )) FILTER (WHERE b.due > 0), '{}') AS all_of_them
+    FROM sluice.backlogs b
+  ) q CROSS JOIN (
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(u.queue, jsonb_build_array(
+             u.unread, round(extract(epoch FROM u.oldest_unread_age)::numeric * 1000)
+           )) FILTER (WHERE u.unread > 0), '{}') AS all_of_them
+    FROM sluice.groups u
+  ) g
+  WHERE q.named + g.named > 0
+  ON CONFLICT (at) DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
+-- schema/69_held_keys.sql
+--
+-- Ordering keys whose messages wait for one that has failed or was snoozed.
+--
+-- Public views: sluice.held_keys.
+
+CREATE VIEW sluice.held_keys AS
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), holder AS (
+  SELECT s.queue, (k.value ->> 0)::bigint AS id
+  FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+  WHERE s.held <> '{}'::jsonb AND (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+  UNION
+  SELECT m.queue, m.id FROM sluice.message m CROSS JOIN clock c
+  WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.lease = 0 AND m.due_at > c.now
+), first AS (
+  -- A batch can have put several messages of a key off.
+  SELECT DISTINCT ON (m.queue, m.slot, m.ordering_key)
+         m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, m.ordering_key, m.id, m.attempt,
+         m.failed_at, m.last_error, m.due_at
+  FROM holder h JOIN sluice.message m ON m.queue = h.queue AND m.id = h.id
+  ORDER BY m.queue, m.slot, m.ordering_key, m.id
+)
+SELECT f.queue, f.ordering_key::text, f.id AS message_id, f.attempt::integer, f.failed_at, f.last_error, f.due_at::timestamptz,
+       w.messages
+FROM first f JOIN (
+  SELECT m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, count(*) AS messages
+  FROM sluice.message m CROSS JOIN clock c
+  WHERE m.due_at <= c.now AND (m.expires_at IS NULL OR m.expires_at > c.now)
+  GROUP BY m.queue, coalesce(m.slot, 256), coalesce(m.ordering_key, '')
+) w ON w.queue = f.queue AND w.slot = f.slot AND w.key = f.key;
+SELECT sluice_private.describe('{held_keys}', $$
+*: One row per ordering key whose due messages wait for one that has failed or was snoozed. Its cost grows with the table.
+queue: The queue.
+ordering_key: The key; null: the queue is ordered as a whole.
+message_id: The message that they wait for.
+attempt: How many of its attempts have failed.
+failed_at: When it failed last; null: it was snoozed.
+last_error: The error of its last attempt.
+due_at: When it is tried again.
+messages: How many messages that are due wait for it.
 $$);
 
 -- schema/70_doctor_schema.sql
@@ -8174,16 +8554,16 @@ $$);
 -- severity: error (messages can be lost, delayed or stuck), warning (it costs, or will), unknown (not to be seen).
 CREATE TYPE sluice_private.finding AS ("check" text, severity text, subject text, finding text, remedy text);
 
--- What the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog. server: the major
--- version of the server that wrote the definition; another one may write the same with other words.
-CREATE TABLE sluice.made (
+-- The definitions of what the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog.
+-- server: the major version of the server that wrote the definition; another one may write the same with other words.
+CREATE TABLE sluice.object_definition (
   kind       text    NOT NULL,
   name       text    NOT NULL,
   -- The table that it belongs to; null: none.
   relation   text,
   definition text    NOT NULL,
   server     integer NOT NULL,
-  CONSTRAINT made_pkey PRIMARY KEY (kind, name)
+  CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
 );
 
 -- A duration in its two largest units: 3 h 12 min.
@@ -8197,16 +8577,52 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
 $$;
 
--- A definition without what a dump and a restore change: the parentheses around each AND of several.
-CREATE FUNCTION sluice_private.same_definition(definition text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT translate(definition, '() ' || chr(10), '')
+-- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
+-- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
+-- All other parentheses count. From the inside out, each pair of parentheses becomes a number; literals and quoted names
+-- have become digests before, because they may have parentheses too. Milliseconds for a long view, so only where two
+-- definitions are not the same text.
+CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  rest text := (
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+      '' ORDER BY t.nth)
+    FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
+  );
+  flat text[] := '{}';
+  joined text[] := '{}';
+  content text;
+  word text;
+BEGIN
+  LOOP
+    content := btrim(substring(rest FROM '[(]([^()]*)[)]'));
+    EXIT WHEN content IS NULL;
+    word := CASE WHEN content ~ ' AND ' AND content !~ ' OR ' THEN 'AND' WHEN content ~ ' OR ' AND content !~ ' AND ' THEN 'OR' END;
+    IF word IS NOT NULL THEN
+      content := (
+        SELECT string_agg(CASE WHEN joined[o.n] = word THEN flat[o.n] ELSE o.operand END, format(' %s ', word) ORDER BY o.nth)
+        FROM (
+          SELECT s.operand, s.nth, substring(s.operand FROM '^<([0-9]+)>$')::integer AS n
+          FROM regexp_split_to_table(content, format(' %s ', word)) WITH ORDINALITY AS s (operand, nth)
+        ) o
+      );
+    END IF;
+    flat := flat || content;
+    joined := joined || word;
+    rest := regexp_replace(rest, '[(][^()]*[)]', '<' || cardinality(flat) || '>');
+  END LOOP;
+  FOR n IN REVERSE cardinality(flat)..1 LOOP
+    rest := replace(rest, '<' || n || '>', '(' || flat[n] || ')');
+  END LOOP;
+  RETURN rest;
+END
 $$;
 
--- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and
--- rules, and per view, type and function, with a definition of at most 2,000 characters, and with what keeps it from
--- working. Not the tables that are made at run time, for streams and days of history, and not the migrator's own. The
--- settings decide how the server writes a definition; a digest stands for the long ones. About 750 rows in 13 ms: it
+-- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and rules, and
+-- per view, type and function, with its definition and with what keeps it from working. Not the tables that are made at run
+-- time, for streams and days of history, and not the migrator's own. The settings decide how the server writes a
+-- definition; a digest stands for that of a function. About 750 rows in 13 ms: it
 -- reads the catalogs, and none of the tables.
 CREATE FUNCTION sluice_private.catalog()
 RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
@@ -8221,7 +8637,7 @@ SET extra_float_digits = 1 AS $$
       AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
   ), found AS (
     SELECT CASE r.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind, r.name, NULL::text AS relation,
-           CASE WHEN r.relkind = 'v' THEN md5(sluice_private.same_definition(pg_get_viewdef(r.oid)))
+           CASE WHEN r.relkind = 'v' THEN pg_get_viewdef(r.oid)
              ELSE CASE r.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END || 'TABLE'
                || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
     FROM relation r
@@ -8286,16 +8702,16 @@ SET extra_float_digits = 1 AS $$
     FROM pg_proc p
     WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
   )
-  SELECT f.kind, f.name, f.relation, left(f.definition, 2000), f.broken FROM found f
+  SELECT f.kind, f.name, f.relation, f.definition, f.broken FROM found f
 $$;
 
--- Notes what a migration has made: all there is, or what has these names. A later migration names what it has made,
--- changed or removed, so that nothing else that has changed in the meantime counts as made.
-CREATE FUNCTION sluice_private.note_made(names text[] DEFAULT NULL) RETURNS void
+-- Notes the definitions of what a migration has made: all there is, or what has these names. A later migration names what it
+-- has made, changed or removed, so that nothing else that has changed in the meantime counts as made.
+CREATE FUNCTION sluice_private.note_definitions(names text[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  DELETE FROM sluice.made m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
-  INSERT INTO sluice.made (kind, name, relation, definition, server)
+  DELETE FROM sluice.object_definition m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
+  INSERT INTO sluice.object_definition (kind, name, relation, definition, server)
   SELECT c.kind, c.name, c.relation, c.definition, current_setting('server_version_num')::integer / 10000
   FROM sluice_private.catalog() c
   WHERE names IS NULL OR c.name = ANY (names) OR c.relation = ANY (names);
@@ -8358,11 +8774,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH compared AS MATERIALIZED (
     SELECT coalesce(m.kind, c.kind) AS kind, coalesce(m.name, c.name) AS name,
            coalesce(m.relation, c.relation) AS relation, m.definition AS made, c.definition AS now, c.broken,
-           sluice_private.same_definition(m.definition) <> sluice_private.same_definition(c.definition) AS differs,
+           CASE WHEN m.definition <> c.definition
+             THEN sluice_private.flat_definition(m.definition) <> sluice_private.flat_definition(c.definition) ELSE false END AS differs,
            m.server <> current_setting('server_version_num')::integer / 10000
              AND m.kind <> ALL ('{storage,column,table}') AS by_other_server
-    FROM sluice.made m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
-    WHERE EXISTS (SELECT FROM sluice.made)
+    FROM sluice.object_definition m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
+    WHERE EXISTS (SELECT FROM sluice.object_definition)
   )
   SELECT 'schema.missing', 'error', c.kind || ' ' || c.name,
          format('The migration made the %s %s, and it is not there', c.kind, c.name),
@@ -8385,7 +8802,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
          format('Another version of the server has noted them, and they cannot be compared: %s',
            string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
-         'SELECT sluice_private.note_made(); -- once, if the server was upgraded and no other finding schema.* is left'
+         'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'
   FROM compared c WHERE c.kind <> 'storage' AND c.differs AND c.by_other_server HAVING count(*) > 0
   UNION ALL
   SELECT 'schema.changed', 'error', c.kind || ' ' || c.name,
@@ -8417,10 +8834,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.made IS NULL
   )
   UNION ALL
-  SELECT 'schema.made', 'unknown', 'table sluice.made',
+  SELECT 'schema.definitions', 'unknown', 'table sluice.object_definition',
          'It has no rows, so what the migration has made cannot be compared with what there is',
          'npx sluice migrate --print'
-  WHERE NOT EXISTS (SELECT FROM sluice.made)
+  WHERE NOT EXISTS (SELECT FROM sluice.object_definition)
 $$;
 
 -- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
@@ -8519,16 +8936,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
 $$;
 
--- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
--- claims nothing.
+-- Connections of clients against the limits of the server, the database and the role, and what live workers may open at
+-- full load, as their heartbeats say. The login of a worker is that of the session with its lock. A worker that finds no
+-- connection claims nothing.
 CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH client AS MATERIALIZED (
     -- What kind of process it is can be hidden; those that serve no client have no database.
     SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
     WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), planned AS MATERIALIZED (
+    SELECT a.usename, w.connections FROM sluice.worker w
+    JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE w.connections IS NOT NULL
   ), allowed AS (
-    SELECT 'server' AS subject, current_setting('max_connections')::bigint
+    SELECT 'server' AS subject, NULL::name AS role, current_setting('max_connections')::bigint
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
@@ -8536,13 +8960,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              current_setting('max_connections')::integer * 2) AS remedy
     FROM client c
     UNION ALL
-    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
+    SELECT 'database ' || d.datname, NULL, d.datconnlimit, count(c.datname),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
     FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
     WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
     UNION ALL
-    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
+    SELECT 'role ' || r.rolname, r.rolname, r.rolconnlimit, count(c.usename),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
     FROM pg_roles r JOIN client c ON c.usename = r.rolname
@@ -8552,6 +8976,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
+  UNION ALL
+  SELECT 'connections.planned', 'warning', a.subject,
+         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
+           a.most), a.remedy
+  FROM allowed a CROSS JOIN LATERAL (
+    SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
+  ) p WHERE p.connections > a.most
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
@@ -8592,6 +9023,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
 
+-- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
+-- table has a header of 28 bytes, one of an index 16, and pages are filled to nine and seven tenths. Long values are apart.
+CREATE FUNCTION sluice_private.doctor_bloat(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, c.oid AS table_oid, 'table' AS kind, NULL::smallint[] AS columns,
+           CASE WHEN c.reltuples >= 0 THEN greatest(c.reltuples, s.n_live_tup) END AS rows, 28 AS header, 0.9 AS filled
+    FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    UNION ALL
+    SELECT i.indexrelid, i.indrelid, 'index', i.indkey::smallint[], CASE WHEN r.reltuples >= 0 THEN c.reltuples END, 16, 0.7
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class r ON r.oid = i.indrelid AND r.relnamespace = 'sluice'::regnamespace
+  ), large AS MATERIALIZED (
+    SELECT o.*, pg_relation_size(o.oid) AS bytes FROM own o WHERE pg_relation_size(o.oid) >= 64 << 20
+  ), estimated AS (
+    SELECT l.*, CASE WHEN l.rows = 0 THEN 0 ELSE (
+      SELECT l.rows * (l.header + sum((1 - s.null_frac) * s.avg_width)) / l.filled
+      FROM pg_attribute a
+      JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+      JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = r.relname AND s.attname = a.attname AND NOT s.inherited
+      WHERE a.attrelid = l.table_oid AND (l.columns IS NULL OR a.attnum = ANY (l.columns))
+    ) END AS needed
+    FROM large l
+  )
+  SELECT 'vacuum.bloat', CASE WHEN e.needed IS NULL THEN 'unknown' ELSE 'warning' END, format('%s %s', e.kind, e.oid::regclass),
+         CASE WHEN e.needed IS NULL THEN format('%s has %s, and no statistics say what its rows need', e.oid::regclass,
+                pg_size_pretty(e.bytes))
+           ELSE format('%s has %s, and its %s rows need about %s, by an estimate: the rest is free, and later rows use it',
+             e.oid::regclass, pg_size_pretty(e.bytes), round(e.rows::numeric), pg_size_pretty(e.needed::bigint)) END,
+         CASE WHEN e.needed IS NULL THEN format('ANALYZE %s;', e.table_oid::regclass)
+           WHEN e.kind = 'index' THEN format('REINDEX INDEX CONCURRENTLY %s;', e.oid::regclass)
+           ELSE format('VACUUM (FULL) %s; -- nobody can read or write it meanwhile, so only if you need the disk',
+             e.oid::regclass) END
+  FROM estimated e WHERE e.needed IS NULL OR e.bytes >= 10 * e.needed
+$$;
+
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8604,22 +9072,22 @@ $$;
 
 -- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
 -- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
--- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
+-- keeps rows of catalogs alone.
 CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH session AS MATERIALIZED (
-    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
       AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
   )
-  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+  (SELECT 'horizon.session', 'warning', format('process %s', s.pid),
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
            sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
-  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
   SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
          format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
@@ -8674,7 +9142,7 @@ $$;
 CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled
+    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
     FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
   )
   -- A heartbeat comes at least every 30 seconds.
@@ -8705,10 +9173,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
+  UNION ALL
+  -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
+  SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
+         format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
+           sluice_private.say_age(w.silent)),
+         'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
+         'listener.unavailable or connection.lost'
+  FROM worker w
+  WHERE w.alive AND NOT w.pooled AND NOT w.listening AND w.started_at < sluice_private.clock() - interval '1 minute'
+  UNION ALL
+  -- By the session that holds the worker's lock.
+  SELECT 'privileges.worker', 'warning', 'worker ' || w.name,
+         format('Its login, %s, may not write what it has done to sluice.worker_activity: charts and "sluice queue '
+           'activity" lack it', a.usename),
+         format('npx sluice roles # and then: GRANT sluice_worker TO %I;', a.usename)
+  FROM worker w
+  JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  JOIN pg_stat_activity a ON a.pid = l.pid
+  WHERE NOT has_table_privilege(a.usesysid, 'sluice.worker_activity', 'INSERT')
 $$;
 
--- The names of queues that have messages, at most a thousand: from each to the next in one descent of the primary key.
-CREATE FUNCTION sluice_private.names_of_queues() RETURNS SETOF text
+-- The names of queues that have messages, at most so many: from each to the next in one descent of the primary key.
+CREATE FUNCTION sluice_private.names_of_queues(most integer) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE named AS (
     (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
@@ -8716,7 +9204,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
     FROM named n WHERE n.queue IS NOT NULL
   )
-  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
+  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT most
+$$;
+
+-- The names of the queues whose messages are looked at: a thousand.
+CREATE FUNCTION sluice_private.queues_to_look_at() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT q.name FROM sluice_private.names_of_queues(1000) AS q (name)
+$$;
+
+-- Whether there are more queues than are looked at.
+CREATE FUNCTION sluice_private.doctor_names(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'queues.many', 'unknown', 'queues',
+         format('Of more than 1000 queues the first 1000 by name were looked at for retries that fail alike and for held '
+           'keys, up to %s, and the first 10000 for those without a worker', (array_agg(q.name ORDER BY q.name))[1000]),
+         'npx sluice explain <queue> # for one of the others'
+  FROM sluice_private.names_of_queues(1001) AS q (name) HAVING count(*) > 1000
 $$;
 
 -- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
@@ -8741,16 +9245,19 @@ END
 $$;
 
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
--- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
--- streams.
+-- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
+-- groups are a matter of their streams.
 CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH unconsumed AS MATERIALIZED (
-    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
-    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
-      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
-      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
-      AND NOT sluice_private.is_of_group(q.name)
+  WITH consumed AS MATERIALIZED (
+    SELECT unnest(w.queues) AS name FROM sluice.workers w WHERE w.alive
+    UNION
+    SELECT c.queue FROM sluice.claim c WHERE c.expires_at > sluice_private.clock()
+    UNION
+    SELECT s.queue FROM sluice.queue s WHERE s.paused_at IS NOT NULL
+  ), unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues(10000) AS q (name)
+    WHERE NOT EXISTS (SELECT FROM consumed c WHERE c.name = q.name) AND NOT sluice_private.is_of_group(q.name)
   )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
@@ -8760,15 +9267,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- An error in one line, without its numbers: what failures of one kind have in common.
-CREATE FUNCTION sluice_private.kind_of_error(error text) RETURNS text
+-- The first line of an error, without the passwords of URLs.
+CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
+  SELECT left(regexp_replace(split_part(error, chr(10), 1),
+    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+$$;
+
+-- The same without its numbers: what failures of one kind have in common.
+CREATE FUNCTION sluice_private.kind_of_error(line text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(line, '[0-9]+', 'N', 'g'), 120)
 $$;
 
 -- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
--- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
--- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
+-- those that are looked at. An error in the same words everywhere is shown with its numbers. Of each queue the next 100
+-- messages per priority to fall due are read by message_due_idx, and 100 with an ordering key by message_slot_idx; of dead
+-- letters the latest 1,000 by dead_letter_died_at_idx.
 CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE dead_name AS (
@@ -8777,8 +9292,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
     FROM dead_name n WHERE n.queue IS NOT NULL
   ), failed AS (
-    SELECT q.name AS queue, 'retries' AS kind, sluice_private.kind_of_error(f.last_error) AS error
-    FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name AS queue, 'retries' AS kind, sluice_private.error_line(f.last_error) AS line
+    FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.attempt, m.last_error FROM sluice.message m
         WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
@@ -8789,14 +9304,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) f
     WHERE f.attempt > 0 AND f.last_error IS NOT NULL
     UNION ALL
-    SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
+    SELECT n.queue, 'dead letters', sluice_private.error_line(d.error)
     FROM dead_name n CROSS JOIN LATERAL (
       SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
         d.id DESC LIMIT 1000
     ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
   ), alike AS (
-    SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
-    FROM failed f GROUP BY f.queue, f.kind, f.error
+    SELECT f.queue, f.kind,
+           CASE WHEN min(f.line) = max(f.line) THEN min(f.line) ELSE sluice_private.kind_of_error(min(f.line)) END AS error,
+           count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
+    FROM failed f GROUP BY f.queue, f.kind, sluice_private.kind_of_error(f.line)
   )
   SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
          format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),
@@ -8812,19 +9329,19 @@ $$;
 -- Public functions: sluice.doctor.
 
 -- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
--- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest. How many wait behind it: of the next
--- thousand messages of its slot.
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest, and how many
+-- more there are. How many wait behind it: of the next thousand messages of its slot.
 CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (
-    SELECT q.name, k.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, k.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT (k.value ->> 0)::bigint AS id
       FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
       WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
       LIMIT 200
     ) k
     UNION
-    SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, m.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
       ORDER BY m.slot, m.id, m.lease LIMIT 200
     ) m
@@ -8836,11 +9353,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
-           coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
+           coalesce(sluice_private.error_line(m.last_error), 'none'))
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
   FROM (
     -- Of each queue those that have waited longest.
-    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place
+    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place,
+           count(*) OVER (PARTITION BY m.queue) AS keys
     FROM closed c (queue, id)
     CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
     CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
@@ -8882,6 +9401,39 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) END
 $$;
 
+-- Tenants that have as many messages in flight as they may, all of them for longer than open_for, while others are due, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+           coalesce(f.worker, 'claim ' || f.claim) AS holder
+    FROM sluice.in_flight f
+    JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
+    JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
+  ), full_up AS MATERIALIZED (
+    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+           (array_agg(h.holder ORDER BY h.since))[1] AS holder
+    FROM held h WHERE h.since < sluice_private.clock() - open_for
+    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+  )
+  SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
+         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
+           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
+           t.most * 2)
+  FROM full_up t
+  WHERE EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m
+      WHERE m.queue = t.queue AND m.tenant IS NOT NULL AND m.tenant = t.tenant AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT t.most + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held h WHERE h.queue = t.queue AND h.id = m.id)
+  )
+$$;
+
 -- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
 CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8891,7 +9443,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
          format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
   FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
-  ORDER BY count(*) DESC LIMIT 10
+  ORDER BY count(*) DESC
 $$;
 
 -- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
@@ -8949,7 +9501,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
          format('It waits for event %s, which has failed for good: %s', p.next_position,
-           coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
+           coalesce(sluice_private.error_line(p.last_error), 'without an error')),
          format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
            p.partition, p.stream, p.name, p.next_position)
   FROM part p WHERE p.held_until = 'infinity'
@@ -8985,13 +9537,35 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM kept k WHERE k.groups IS NOT NULL
 $$;
 
+-- The findings of one part: of each check the first 20, and how many more there are.
+CREATE FUNCTION sluice_private.doctor_part(part text, open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($part$
+    WITH found AS MATERIALIZED (
+      SELECT f.*, row_number() OVER (PARTITION BY f."check" ORDER BY f.ordinality) AS nth,
+             count(*) OVER (PARTITION BY f."check") AS found
+      FROM sluice_private.doctor_%s($1) WITH ORDINALITY f
+    )
+    SELECT f."check", f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
+    UNION ALL
+    SELECT f."check", f.severity, format('%%s more', f.found - 20),
+           format('This check has %%s findings, and the first 20 are listed', f.found),
+           'SELECT * FROM sluice_private.doctor_%s(''5 minutes''); -- as the owner of the schema: all of them'
+    FROM found f WHERE f.nth = 21$part$, part, part) USING open_for;
+END
+$$;
+
 CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
 RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,horizon,notify,workers,consumers,failures,keys,limits,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
+  most interval := current_setting('statement_timeout')::interval;
+  over boolean := false;
   part text;
 BEGIN
   IF open_for IS NULL THEN
@@ -9009,12 +9583,25 @@ BEGIN
   FOREACH part IN ARRAY of_catalog || of_rows LOOP
     -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
     BEGIN
-      RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
-    EXCEPTION WHEN OTHERS THEN
-      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
-        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
-        format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
+      IF NOT over THEN
+        RETURN QUERY SELECT * FROM sluice_private.doctor_part(part, open_for);
+      END IF;
+    EXCEPTION
+      WHEN query_canceled THEN
+        over := most > interval '0' AND clock_timestamp() - statement_timestamp() >= most;
+        IF NOT over THEN
+          RAISE;
+        END IF;
+      WHEN OTHERS THEN
+        RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+          format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+          format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
     END;
+    IF over THEN
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: the time of statement_timeout, %s, is over', current_setting('statement_timeout')),
+        'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
+    END IF;
   END LOOP;
 END
 $$;
@@ -10998,4 +11585,4 @@ $$;
 DROP FUNCTION sluice_private.describe;
 
 -- What the doctor compares the catalog with. Last, so that it has all there is.
-SELECT sluice_private.note_made();
+SELECT sluice_private.note_definitions();

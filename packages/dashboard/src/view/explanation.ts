@@ -1,6 +1,6 @@
 import type { Explanation, Reason } from 'sluice'
+import { withoutPasswords } from './errors.ts'
 import { type Html, html, NOTHING } from './html.ts'
-import { withoutPasswords } from './json.ts'
 import { badge, instant, section } from './parts.ts'
 
 /** Why something does not happen, or what does: the main reason, and the others. */
