@@ -1696,6 +1696,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
+-- The same of an interval; one below zero counts as zero.
+CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+$$;
+
 -- What users wrote, in quotes and in one line.
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8456,7 +8462,7 @@ retrying: Messages that have failed and wait for their next attempt, up to 10,00
 held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);
 
--- schema/63_backlog_history.sql
+-- schema/64_backlog_history.sql
 --
 -- What the queues had to do, and what the groups had to read, some minutes ago: for charts.
 -- sluice_private.note_backlogs writes it, and operate.queues.backlogHistory reads it.
@@ -8565,17 +8571,6 @@ CREATE TABLE sluice.object_definition (
   server     integer NOT NULL,
   CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
 );
-
--- A duration in its two largest units: 3 h 12 min.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN s < 60 THEN s || ' s'
-    WHEN s < 3600 THEN s / 60 || ' min ' || s % 60 || ' s'
-    WHEN s < 86400 THEN s / 3600 || ' h ' || s % 3600 / 60 || ' min'
-    ELSE s / 86400 || ' d ' || s % 86400 / 3600 || ' h' END
-  FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
-$$;
 
 -- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
 -- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
@@ -10398,19 +10393,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE pg_is_in_recovery()
 $$;
 
--- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
-CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (queue) AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.queue FROM found f CROSS JOIN LATERAL (
-      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
-    ) n
-  )
-  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
-$$;
-
 -- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
 -- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
 -- are looked at; one that was an event has the time of the event. Null: nothing tells.
@@ -10418,7 +10400,7 @@ CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT least(min(later.enqueued_at), (
     SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
-  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  )) FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
      ORDER BY m.queue, m.id LIMIT 1)
     UNION ALL
@@ -10476,7 +10458,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
-  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
@@ -11165,7 +11147,8 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
     || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
     || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
