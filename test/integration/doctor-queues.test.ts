@@ -340,7 +340,7 @@ describe('a queue', () => {
         check: 'messages.crashing',
         severity: 'warning',
         subject: `queue ${queue}, message 4711`,
-        finding: expect.stringMatching(/^2 workers died or hung while they had it, the last one, w2, \d s ago/),
+        finding: expect.stringMatching(/^2 workers died or hung while they had it, the last one, w2, \d+m?s ago/),
       },
     ])
   })
