@@ -1696,6 +1696,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
+-- The same of an interval; one below zero counts as zero.
+CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+$$;
+
 -- What users wrote, in quotes and in one line.
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -5413,7 +5419,7 @@ COMMENT ON FUNCTION sluice.remove_expired IS
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, what workers did
--- two days ago, and actions that are older than they are kept.
+-- two days ago, and actions that are older than they are kept. It notes the highest id of a message as well.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -8456,7 +8462,7 @@ retrying: Messages that have failed and wait for their next attempt, up to 10,00
 held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);
 
--- schema/63_backlog_history.sql
+-- schema/64_backlog_history.sql
 --
 -- What the queues had to do, and what the groups had to read, some minutes ago: for charts.
 -- sluice_private.note_backlogs writes it, and operate.queues.backlogHistory reads it.
@@ -8565,17 +8571,6 @@ CREATE TABLE sluice.object_definition (
   server     integer NOT NULL,
   CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
 );
-
--- A duration in its two largest units: 3 h 12 min.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN s < 60 THEN s || ' s'
-    WHEN s < 3600 THEN s / 60 || ' min ' || s % 60 || ' s'
-    WHEN s < 86400 THEN s / 3600 || ' h ' || s % 3600 / 60 || ' min'
-    ELSE s / 86400 || ' d ' || s % 86400 / 3600 || ' h' END
-  FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
-$$;
 
 -- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
 -- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
@@ -9713,9 +9708,9 @@ BEGIN
 END
 $$;
 
--- Sessions that have locked a table of Sluice against what claims do, or wait to. Where one waits, all that come after it
--- wait with it. A lock of a table of events or of a day of history concerns no claim.
-CREATE FUNCTION sluice_private.why_table_locked() RETURNS SETOF sluice_private.reason
+-- Sessions that have locked a table of Sluice against what claims and settlements do, or wait to: a table that these use, or
+-- any. Where one waits, all that come after it wait with it.
+CREATE FUNCTION sluice_private.why_table_locked(any_table boolean) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
     SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
@@ -9723,7 +9718,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
       AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(event|completed)_'
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+      AND (any_table OR c.relname = ANY ('{message,queue,slot,dead_letter,dedupe,kept_key,claim,cancel_request,schedule,'
+        'worker,batch_record,crash,permit,bucket,turn,stream,segment,stream_group,group_progress,group_queued}'))
     GROUP BY l.pid, l.mode, l.granted
   ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
     format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
@@ -9753,7 +9750,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM unnest(
     CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
       THEN reasons ELSE coalesce(
-        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked() t) || reasons, '{}'),
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked(reasons IS NULL) t) || reasons, '{}'),
         ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
           'second, and has ended since: ask again.')]) END
   ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
@@ -10396,19 +10393,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE pg_is_in_recovery()
 $$;
 
--- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
-CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (queue) AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.queue FROM found f CROSS JOIN LATERAL (
-      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
-    ) n
-  )
-  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
-$$;
-
 -- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
 -- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
 -- are looked at; one that was an event has the time of the event. Null: nothing tells.
@@ -10416,7 +10400,7 @@ CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT least(min(later.enqueued_at), (
     SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
-  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  )) FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
      ORDER BY m.queue, m.id LIMIT 1)
     UNION ALL
@@ -10474,7 +10458,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
-  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
@@ -10958,7 +10942,8 @@ DECLARE
   reasons sluice_private.reason[];
 BEGIN
   BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+    reasons := ARRAY(SELECT r
+      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
   EXCEPTION WHEN lock_not_available THEN
     reasons := NULL;
   END;
@@ -11162,7 +11147,8 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
     || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
     || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
@@ -11215,8 +11201,7 @@ BEGIN
 END
 $$;
 
--- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
--- names one that waits itself, if there is one.
+-- Which of the first messages sessions have locked that are no batches.
 CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -11232,8 +11217,16 @@ BEGIN
       details => jsonb_build_object('locked', locked, 'message', id::text),
       remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
+END
+$$;
+
+-- Which slots batches have locked. Of their sessions it names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_slots_busy(slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
   IF slots.busy <> '{}' THEN
-    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+    RETURN NEXT sluice_private.say('slot_busy', CASE
+        WHEN slots.whole AND slots.first_id IS NULL AND cardinality(slots.busy) = 1
         THEN 'A batch that keeps the order of the whole queue is in flight.'
         ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
       details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
@@ -11277,12 +11270,13 @@ DECLARE
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',

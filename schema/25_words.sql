@@ -20,6 +20,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
+-- The same of an interval; one below zero counts as zero.
+CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+$$;
+
 -- What users wrote, in quotes and in one line.
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -18,17 +18,6 @@ CREATE TABLE sluice.object_definition (
   CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
 );
 
--- A duration in its two largest units: 3 h 12 min.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN s < 60 THEN s || ' s'
-    WHEN s < 3600 THEN s / 60 || ' min ' || s % 60 || ' s'
-    WHEN s < 86400 THEN s / 3600 || ' h ' || s % 3600 / 60 || ' min'
-    ELSE s / 86400 || ' d ' || s % 86400 / 3600 || ' h' END
-  FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
-$$;
-
 -- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
 -- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
 -- All other parentheses count. From the inside out, each pair of parentheses becomes a number; literals and quoted names

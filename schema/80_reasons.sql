@@ -99,9 +99,9 @@ BEGIN
 END
 $$;
 
--- Sessions that have locked a table of Sluice against what claims do, or wait to. Where one waits, all that come after it
--- wait with it. A lock of a table of events or of a day of history concerns no claim.
-CREATE FUNCTION sluice_private.why_table_locked() RETURNS SETOF sluice_private.reason
+-- Sessions that have locked a table of Sluice against what claims and settlements do, or wait to: a table that these use, or
+-- any. Where one waits, all that come after it wait with it.
+CREATE FUNCTION sluice_private.why_table_locked(any_table boolean) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
     SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
@@ -109,7 +109,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
       AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(event|completed)_'
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+      AND (any_table OR c.relname = ANY ('{message,queue,slot,dead_letter,dedupe,kept_key,claim,cancel_request,schedule,'
+        'worker,batch_record,crash,permit,bucket,turn,stream,segment,stream_group,group_progress,group_queued}'))
     GROUP BY l.pid, l.mode, l.granted
   ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
     format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
@@ -139,7 +141,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM unnest(
     CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
       THEN reasons ELSE coalesce(
-        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked() t) || reasons, '{}'),
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked(reasons IS NULL) t) || reasons, '{}'),
         ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
           'second, and has ended since: ask again.')]) END
   ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)

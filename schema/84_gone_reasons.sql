@@ -8,19 +8,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE pg_is_in_recovery()
 $$;
 
--- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
-CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (queue) AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.queue FROM found f CROSS JOIN LATERAL (
-      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
-    ) n
-  )
-  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
-$$;
-
 -- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
 -- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
 -- are looked at; one that was an event has the time of the event. Null: nothing tells.
@@ -28,7 +15,7 @@ CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT least(min(later.enqueued_at), (
     SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
-  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  )) FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
      ORDER BY m.queue, m.id LIMIT 1)
     UNION ALL
@@ -86,7 +73,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
-  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+  elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
 BEGIN

@@ -254,7 +254,8 @@ DECLARE
   reasons sluice_private.reason[];
 BEGIN
   BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+    reasons := ARRAY(SELECT r
+      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
   EXCEPTION WHEN lock_not_available THEN
     reasons := NULL;
   END;

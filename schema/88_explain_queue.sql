@@ -43,7 +43,8 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
     || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
     || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
@@ -96,8 +97,7 @@ BEGIN
 END
 $$;
 
--- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
--- names one that waits itself, if there is one.
+-- Which of the first messages sessions have locked that are no batches.
 CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -113,8 +113,16 @@ BEGIN
       details => jsonb_build_object('locked', locked, 'message', id::text),
       remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
+END
+$$;
+
+-- Which slots batches have locked. Of their sessions it names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_slots_busy(slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
   IF slots.busy <> '{}' THEN
-    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+    RETURN NEXT sluice_private.say('slot_busy', CASE
+        WHEN slots.whole AND slots.first_id IS NULL AND cardinality(slots.busy) = 1
         THEN 'A batch that keeps the order of the whole queue is in flight.'
         ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
       details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
@@ -158,12 +166,13 @@ DECLARE
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',

@@ -39,7 +39,7 @@ describe('workers', () => {
       {
         severity: 'error',
         subject: `worker hangs.${queue}`,
-        finding: expect.stringMatching(/silent for 2 min \d+ s with 2 messages in flight/),
+        finding: expect.stringMatching(/silent for 2m(?: \d+s)? with 2 messages in flight/),
         remedy: 'kill -9 1 # on host',
       },
     ])
@@ -64,7 +64,7 @@ describe('workers', () => {
         check: 'workers.not_listening',
         severity: 'warning',
         finding: expect.stringMatching(
-          /^No notification reaches it, by its heartbeat \d+ s ago: it finds messages by its poll/,
+          /^No notification reaches it, by its heartbeat \d+m?s ago: it finds messages by its poll/,
         ),
       },
     ])
@@ -148,7 +148,7 @@ describe('a queue', () => {
         check: 'queues.no_worker',
         severity: 'error',
         subject: `queue ${queue}`,
-        finding: expect.stringMatching(/due for 2 min \d+ s, and no live worker/),
+        finding: expect.stringMatching(/due for 2m(?: \d+s)?, and no live worker/),
       },
     ])
     await sluice.operate.queues.pause(queue)
@@ -267,7 +267,7 @@ describe('a queue', () => {
           subject: `queue ${queue}, key a`,
           finding: expect.stringMatching(
             new RegExp(
-              `^Message ${id} has failed 1 times, the first known time 2 h 0 min ago, .* with 2 messages behind it; .*no stock of 4711`,
+              `^Message ${id} has failed 1 times, the first known time 2h ago, .* with 2 messages behind it; .*no stock of 4711`,
             ),
           ),
           remedy: `npx sluice message run-now ${queue} ${id} # or: npx sluice message cancel ${queue} ${id}`,
@@ -340,7 +340,7 @@ describe('a queue', () => {
         check: 'messages.crashing',
         severity: 'warning',
         subject: `queue ${queue}, message 4711`,
-        finding: expect.stringMatching(/^2 workers died or hung while they had it, the last one, w2, \d s ago/),
+        finding: expect.stringMatching(/^2 workers died or hung while they had it, the last one, w2, \d+m?s ago/),
       },
     ])
   })
@@ -358,7 +358,7 @@ describe('schedules and maintenance', () => {
         check: 'schedules.overdue',
         severity: 'error',
         subject: `schedule ${queue}`,
-        finding: expect.stringContaining('10 min 0 s ago'),
+        finding: expect.stringContaining('10m ago'),
       },
     ])
     await database.sql(
@@ -396,7 +396,7 @@ describe('a group', () => {
         check: 'groups.no_members',
         severity: 'error',
         subject: `group all of stream ${queue}`,
-        finding: expect.stringMatching(/unread events in \d+ partitions, the oldest for 2 min \d+ s/),
+        finding: expect.stringMatching(/unread events in \d+ partitions, the oldest for 2m(?: \d+s)?/),
       },
     ])
     await sluice.groups.pause(queue, 'all')
@@ -467,7 +467,7 @@ describe('a group', () => {
         check: 'streams.retention_blocked',
         severity: 'warning',
         subject: `stream ${queue}`,
-        finding: expect.stringMatching(/closed 2 h 0 min ago, is to go, .*: slow$/),
+        finding: expect.stringMatching(/closed 2h ago, is to go, .*: slow$/),
       },
     ])
     await sluice.groups.seek(queue, 'slow', 'end')

@@ -213,6 +213,15 @@ describe('a table that a session has locked', () => {
     expect(words(await sluice.operate.messages.explain(queue, id))).toEqual(['no_worker'])
   })
 
+  test('does not matter where no claim uses it', async ({ database, queue, sluice }) => {
+    const [id = ''] = await put(sluice, queue, [1])
+    const { session } = await openSession(database, 'by hand')
+    await session.query('LOCK TABLE sluice.action IN ACCESS EXCLUSIVE MODE')
+    expect(words(await sluice.operate.messages.explain(queue, id))).toEqual(['no_worker'])
+    await session.query('LOCK TABLE sluice.slot IN SHARE MODE')
+    expect((await sluice.operate.messages.explain(queue, id)).headline.details).toMatchObject({ table: 'sluice.slot' })
+  })
+
   test('does not matter to a message that is gone', async ({ database, queue, sluice }) => {
     const { id, release } = await busyWorker(sluice, queue)
     release()
