@@ -118,10 +118,17 @@ export type { StreamDefinitions } from './streams.ts'
 export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 export type { QueueActivity } from './table/operate/activity.ts'
 export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
+export type { BacklogSample } from './table/operate/backlog-history.ts'
 export type { QueueBacklog } from './table/operate/backlogs.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
-export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
+export type {
+  DeadLetter,
+  DeadLetterGroup,
+  DeadLetterPage,
+  DeadLetterSummary,
+  ListedDeadLetter,
+} from './table/operate/dead-letters.ts'
 export type { Finding } from './table/operate/doctor.ts'
 export type { Explanation, Reason, ReasonWord } from './table/operate/explanations.ts'
 export type { Failure } from './table/operate/failures.ts'
@@ -129,7 +136,7 @@ export type { CompletedMessage, HistoryPage } from './table/operate/history.ts'
 export type { KnownMessage } from './table/operate/known-message.ts'
 export type { LimitStatus } from './table/operate/limit-status.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
-export type { MessageStatus } from './table/operate/message-status.ts'
+export type { ListedMessage, MessageStatus } from './table/operate/message-status.ts'
 export type { Moved } from './table/operate/move-messages.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'

@@ -2,6 +2,8 @@ import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { expected } from '../errors.ts'
 import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
 import { type QueueActivity, readActivity } from '../table/operate/activity.ts'
+import { type BacklogSample, readBacklogHistory } from '../table/operate/backlog-history.ts'
+import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
@@ -59,6 +61,20 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
+   * Counts what each queue has to do, up to 10,000 messages and dead letters of each, by name. It costs a few milliseconds per
+   * queue, however many messages there are: {@link list} counts all, and tells their states apart.
+   *
+   * @param options.queue only this queue; the list is empty if the queue is.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const busy = (await sluice.operate.queues.backlogs()).filter(({ due }) => due === 10_000)
+   */
+  async backlogs(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueBacklog[]> {
+    const queue = this.#only('queues.backlogs', options)
+    return this.#operations.read((execute) => readBacklogs(execute, queue))
+  }
+
+  /**
    * Lists the names of all queues that have messages, dead letters or workers. It counts nothing.
    *
    * @throws SluiceError as {@link Operate}
@@ -96,6 +112,24 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     const readers = { queue: this.#operations.queueOrNull, since: period('1h'), step: period('1m') }
     const { queue, since, step } = readFields('queues.activity', options, readers)
     return this.#operations.read((execute) => readActivity(execute, queue, since, step))
+  }
+
+  /**
+   * What each queue had to do in the last hours, and each group had to read. A pass of maintenance writes it down, which is every five
+   * minutes by default.
+   *
+   * @param options.queue only this queue; `stream:group` for a group. @default all that had something
+   * @param options.since how far back, 1 minute to 2 days. @default '1h'
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const samples = await sluice.operate.queues.backlogHistory({ queue: 'emails', since: '6h' })
+   */
+  async backlogHistory(
+    options: { readonly queue?: QueueName<Definitions>; readonly since?: Duration } = {},
+  ): Promise<readonly BacklogSample[]> {
+    const readers = { queue: this.#operations.queueOrNull, since: period('1h') }
+    const { queue, since } = readFields('queues.backlogHistory', options, readers)
+    return this.#operations.read((execute) => readBacklogHistory(execute, queue, since))
   }
 
   /**

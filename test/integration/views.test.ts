@@ -39,6 +39,8 @@ describe('the views, which are a public interface,', () => {
           "workers bigint",
           "concurrency integer",
           "paused_at timestamp with time zone",
+          "retrying bigint",
+          "held_keys bigint",
         ],
         "claims": [
           "queue text",

@@ -18,7 +18,7 @@ export function formatMigrationCheck({
     ...(problem === null ? [] : [`It would fail. ${problem}`]),
     ...blockedBy.map(formatBlocking),
     ...(versions === null
-      ? ['Workers: unknown, because the login lacks the role sluice_reader']
+      ? ['Workers: unknown, because the login lacks the role sluice_reader, or a table is locked']
       : formatVersions(versions)),
   ].join('\n')
 }
