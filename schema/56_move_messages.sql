@@ -174,6 +174,8 @@ DECLARE
   holds boolean;
   ids bigint[] := '{}';
   holding bigint[] := '{}';
+  -- Keys of messages that stay: the later ones of this step stay behind them.
+  staying text[] := '{}';
 BEGIN
   PERFORM sluice_private.check_move(queue, target, state);
   in_flight := 0;
@@ -193,6 +195,8 @@ BEGIN
       OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     IF dry_run THEN
       result := sluice_private.would_move(m, target);
+    ELSIF m.ordering_key = ANY (staying) THEN
+      result := 'held';
     ELSE
       SELECT l.result, l.holds INTO result, holds FROM sluice_private.lock_moving(queue, m.id, target, state, ids) l;
     END IF;
@@ -207,6 +211,9 @@ BEGIN
       WHEN 'duplicate' THEN duplicates := duplicates + 1;
       ELSE NULL;
     END CASE;
+    IF result IN ('in_flight', 'duplicate') AND m.slot IS NOT NULL THEN
+      staying := staying || m.ordering_key::text;
+    END IF;
     EXIT WHEN cardinality(ids) >= 1000;
   END LOOP;
   moved := cardinality(ids);
