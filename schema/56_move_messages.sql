@@ -4,8 +4,8 @@
 -- Public functions: sluice.move_messages.
 
 -- Whether a message with an ordering key has to stay: a batch has its slot, or another message of its key that goes first,
--- in flight or after a failure, is still in the queue. Without that one it would begin too soon.
-CREATE FUNCTION sluice_private.key_stays(m sluice.message) RETURNS boolean
+-- in flight or after a failure, stays in the queue. Without that one it would begin too soon. moving: those that do not stay.
+CREATE FUNCTION sluice_private.key_stays(m sluice.message, moving bigint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   hold jsonb;
@@ -21,7 +21,9 @@ BEGIN
     SELECT FROM sluice.message o
     WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
       AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
+      AND o.id <> ALL (moving)
   ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
+    AND (hold ->> 0)::bigint <> ALL (moving)
     AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
 END
 $$;
@@ -67,43 +69,57 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Moves one message: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. A message that is due
--- becomes due now, so that the floors of the target's workers do not hide it, and one with an ordering key is marked for
--- the same. One that waits for a retry closes its key for the later ones by its lease of 0, as after a lease: a hold would
--- have to be written into a slot that a batch of the target may have.
-CREATE FUNCTION sluice_private.move_one(queue text, message_id bigint, target text, state_wanted text) RETURNS text
+-- Whether a message moves: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. Locks it.
+-- holds: it waits for a retry, or holds its key.
+CREATE FUNCTION sluice_private.lock_moving(
+  queue text, message_id bigint, target text, state_wanted text, moving bigint[], OUT result text, OUT holds boolean
+)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   m sluice.message := sluice_private.lock_one(queue, message_id);
   state text := sluice_private.state_of(queue, message_id, m);
-  holds boolean;
 BEGIN
   IF state = 'in_flight' THEN
-    RETURN state;
+    result := state;
   ELSIF m.id IS NULL OR state <> coalesce(state_wanted, state) THEN
-    RETURN NULL;
-  ELSIF sluice_private.key_stays(m) THEN
-    RETURN 'held';
+    result := NULL;
+  ELSIF sluice_private.key_stays(m, moving) THEN
+    result := 'held';
   ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
-    RETURN 'duplicate';
+    result := 'duplicate';
+  ELSE
+    result := 'moved';
+    holds := m.slot IS NOT NULL
+      AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
   END IF;
-  holds := state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false);
-  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
-  UPDATE sluice.message t
-  SET queue = target, due_at = CASE WHEN state = 'ready' THEN clock_timestamp() ELSE t.due_at END,
-      lease = CASE WHEN t.slot IS NOT NULL AND (holds OR t.lease IS NOT NULL) THEN 0 END,
-      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
-  WHERE t.queue = queue AND t.id = message_id;
-  IF NOT FOUND THEN
-    PERFORM sluice_private.require_kept('message', target, 1, 0);
-  END IF;
-  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = message_id;
-  RETURN 'moved';
 END
 $$;
 
--- The same, of which nothing is done: what others have locked, and what waits for another of its key, counts as moved.
+-- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and one
+-- with an ordering key is marked for the same. Those in `holding` close their keys for the later ones by a lease of 0, as
+-- after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one statement: the
+-- server parses the constraints of the table in each.
+CREATE FUNCTION sluice_private.move_locked(queue text, target text, ids bigint[], holding bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  touched bigint;
+BEGIN
+  PERFORM sluice_private.end_leases(queue, ids);
+  UPDATE sluice.message t
+  SET queue = target, due_at = CASE WHEN coalesce(t.expires_at <= now_at, false) THEN t.due_at ELSE greatest(t.due_at, now_at) END,
+      lease = CASE WHEN t.slot IS NOT NULL AND (t.lease IS NOT NULL OR t.id = ANY (holding)) THEN 0 END,
+      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+  WHERE t.ctid = ANY (sluice_private.ctids_of(queue, ids));
+  GET DIAGNOSTICS touched = ROW_COUNT;
+  PERFORM sluice_private.require_kept('message', target, cardinality(ids), touched);
+  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = ANY (ids);
+END
+$$;
+
+-- What lock_moving would say, without a lock: what others have locked, and what waits for another of its key, counts as moved.
 CREATE FUNCTION sluice_private.would_move(m sluice.message, target text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -155,10 +171,16 @@ DECLARE
   m sluice.message;
   looked integer := 0;
   result text;
-  results text[] := '{}';
+  holds boolean;
   ids bigint[] := '{}';
+  holding bigint[] := '{}';
+  -- Keys of messages that stay: the later ones of this step stay behind them.
+  staying text[] := '{}';
 BEGIN
   PERFORM sluice_private.check_move(queue, target, state);
+  in_flight := 0;
+  held := 0;
+  duplicates := 0;
   FOR m IN
     SELECT t.* FROM sluice.message t
     WHERE t.queue = queue AND t.id > coalesce(after_id, -9223372036854775808)
@@ -170,20 +192,33 @@ BEGIN
       OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
       OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
       OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
-      OR state <> sluice_private.state_of(queue, m.id, m);
-    result := CASE WHEN dry_run THEN sluice_private.would_move(m, target)
-      ELSE sluice_private.move_one(queue, m.id, target, state) END;
-    results := results || result;
-    IF result = 'moved' THEN
-      ids := ids || m.id;
+      OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
+    IF dry_run THEN
+      result := sluice_private.would_move(m, target);
+    ELSIF m.ordering_key = ANY (staying) THEN
+      result := 'held';
+    ELSE
+      SELECT l.result, l.holds INTO result, holds FROM sluice_private.lock_moving(queue, m.id, target, state, ids) l;
+    END IF;
+    CASE result
+      WHEN 'moved' THEN
+        ids := ids || m.id;
+        IF holds THEN
+          holding := holding || m.id;
+        END IF;
+      WHEN 'in_flight' THEN in_flight := in_flight + 1;
+      WHEN 'held' THEN held := held + 1;
+      WHEN 'duplicate' THEN duplicates := duplicates + 1;
+      ELSE NULL;
+    END CASE;
+    IF result IN ('in_flight', 'duplicate') AND m.slot IS NOT NULL THEN
+      staying := staying || m.ordering_key::text;
     END IF;
     EXIT WHEN cardinality(ids) >= 1000;
   END LOOP;
   moved := cardinality(ids);
-  in_flight := cardinality(array_positions(results, 'in_flight'));
-  held := cardinality(array_positions(results, 'held'));
-  duplicates := cardinality(array_positions(results, 'duplicate'));
   IF NOT dry_run AND moved > 0 THEN
+    PERFORM sluice_private.move_locked(queue, target, ids, holding);
     PERFORM sluice_private.note_action('queue.move', queue, moved, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
       'target', target, 'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
       'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);

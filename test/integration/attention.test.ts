@@ -153,7 +153,7 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
         queue,
         messages: 3,
         text: expect.stringMatching(
-          /^3 due wait of 2 ordering keys.*key "a" since message \d+ failed .*: Error: no card/,
+          /^3 due messages of 2 ordering keys wait; "a" longest, for message \d+, which failed .* ago: Error: no card/,
         ),
         remedy: `npx sluice explain ${queue} ${first}`,
       },

@@ -1,6 +1,7 @@
 import { describe, expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -98,6 +99,26 @@ describe('move', () => {
     expect(await database.sql(ROW, [to])).toMatchObject([{ id: behind }, { id: locked }, { id: free }])
   })
 
+  test('leaves what comes behind a message of its key that any session has locked', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const [locked] = await put(sluice, queue, [1, 2], { orderingKey: 'a' })
+    await put(sluice, queue, [3], { orderingKey: 'b' })
+    const session = await database.pool.connect()
+    await session.query('BEGIN')
+    await session.query('SELECT FROM sluice.message WHERE queue = $1 AND id = $2 FOR UPDATE', [queue, locked])
+    expect(await sluice.operate.queues.move(queue, `${queue}.to`)).toEqual({
+      moved: 1,
+      inFlight: 1,
+      held: 1,
+      duplicates: 0,
+    })
+    await session.query('ROLLBACK')
+    session.release()
+  })
+
   test('leaves keys whose slot a batch has', async ({ sluice, queue, database }) => {
     const batch = await database.pool.connect()
     await put(sluice, queue, [1, 2], { orderingKey: 'a' })
@@ -144,6 +165,46 @@ describe('move', () => {
     producer.release()
     expect(await sluice.operate.queues.move(queue, to)).toEqual({ moved: 1, ...NOTHING_LEFT })
   })
+
+  test.for(['transactional', 'leased'] as const)(
+    'while workers of both queues run in %s mode, hands each message to one of them, and keeps the order of keys',
+    async (mode, { sluice, queue, database }) => {
+      const to = `${queue}.to`
+      const payloads = Array.from({ length: 100 }, (_, at) => at)
+      for (const key of ['a', 'b', 'c', 'd']) await put(sluice, queue, payloads, { orderingKey: key })
+      await put(sluice, queue, payloads)
+      const handled: { readonly key: string; readonly n: number }[] = []
+      const failed = new Set<string>()
+      for (const name of [queue, to]) {
+        const options = { mode, batchSize: 5, concurrency: 2, retry: { kind: 'fixed', delay: 5 } } as const
+        sluice
+          .pipeline(name, options as { mode: 'leased' })
+          .handle(({ id, payload, orderingKey }) => {
+            if (Number(payload) % 50 === 7 && !failed.has(id)) {
+              failed.add(id)
+              throw new Error('once')
+            }
+            handled.push({ key: orderingKey ?? '', n: Number(payload) })
+          })
+          .subscribe()
+      }
+      while (handled.length < 500) await sluice.operate.queues.move(queue, to)
+      await untilEmpty(database, to)
+      expect(await database.sql('SELECT id FROM sluice.message WHERE queue = $1', [queue])).toEqual([])
+      expect(handled).toHaveLength(500)
+      expect(
+        Map.groupBy(handled, ({ key }) => key)
+          .get('')
+          ?.map(({ n }) => n)
+          .toSorted((a, b) => a - b),
+      ).toEqual(payloads)
+      for (const key of ['a', 'b', 'c', 'd'])
+        expect(
+          handled.filter((one) => one.key === key).map(({ n }) => n),
+          key,
+        ).toEqual(payloads)
+    },
+  )
 
   test('takes what is known of crashes along', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [1])

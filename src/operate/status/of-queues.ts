@@ -79,23 +79,19 @@ export function attentionToPause(
 }
 
 /** Of ordering keys whose messages wait for one that has failed. */
-export function attentionToKeys({ queue, keys, messages, key, messageId, failedAgoMs, error }: HeldKeys): Attention {
-  const first =
-    key === null
-      ? `message ${messageId}, which failed`
-      : `key "${shortened(key, 60)}" since message ${messageId} failed`
-  const which =
-    key === null
-      ? `for ${first}`
-      : `of ${counted(keys, 'ordering key')} for one that has failed, the longest of ${first}`
+export function attentionToKeys(held: HeldKeys): Attention {
+  const { queue, keys, messages, key, messageId, failedAgoMs, error } = held
+  const waiting = counted(messages, 'due message')
   const why = error === null ? '' : `: ${shortened(error)}`
+  const failed = `message ${messageId}, which failed ${formatAgo(failedAgoMs)}${why}`
+  const ofKeys = `${waiting} of ${counted(keys, 'ordering key')} wait; "${shortened(key ?? '', 60)}" longest, for ${failed}`
   return {
     kind: 'keys.held',
     severity: 'watch',
     subject: queue,
     queue,
     messages,
-    text: `${messages} due wait ${which} ${formatAgo(failedAgoMs)}${why}`,
+    text: key === null ? `${waiting} wait for ${failed}` : ofKeys,
     remedy: `npx sluice explain ${queue} ${messageId}`,
   }
 }

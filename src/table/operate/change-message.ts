@@ -1,5 +1,6 @@
 import type { MessageState } from '../../message.ts'
 import type { InsertRow } from '../enqueue/insert-row.ts'
+import { requiringRows } from '../rows-missing.ts'
 import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { matchArguments, matchParams, type WaitingMatch } from './waiting-match.ts'
 
@@ -43,13 +44,13 @@ const CHANGED = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'max
 /** What a change writes. What is left out stays as it was. */
 export type MessageChange = Partial<Pick<InsertRow, (typeof CHANGED)[number]>>
 
-/** Removes a message, unless a transaction has locked it: it waits for no lock. */
+/** Removes a message, unless a transaction has locked it: it waits for no lock. @throws SluiceError ROWS_MISSING */
 export async function cancelMessage(
   execute: Execute,
   queue: string,
   { id, dedupeKey }: MessageAddress,
 ): Promise<CancelAnswer> {
-  return answerOf(await execute(CANCEL, [queue, id, dedupeKey]))
+  return answerOf(await requiringRows(execute(CANCEL, [queue, id, dedupeKey])))
 }
 
 /** Changes what a waiting message says. */
@@ -87,14 +88,14 @@ export interface Step {
   readonly next: string | null
 }
 
-/** One step of a clearing. */
+/** One step of a clearing. @throws SluiceError ROWS_MISSING */
 export async function clearSome(
   execute: Execute,
   queue: string,
   afterId: string | null,
   match: WaitingMatch,
 ): Promise<Step> {
-  const row = only(await execute(CLEAR, [queue, afterId, ...matchParams(match)]))
+  const row = only(await requiringRows(execute(CLEAR, [queue, afterId, ...matchParams(match)])))
   return { count: numberOf(row, 'messages'), next: textOrNull(row, 'next_id') }
 }
 

@@ -1,3 +1,4 @@
+import { requiringRows } from '../rows-missing.ts'
 import { type Execute, numberOf, only, statement, textOrNull } from '../statement.ts'
 import { matchArguments, matchParams, type WaitingMatch } from './waiting-match.ts'
 
@@ -12,7 +13,7 @@ export interface Moved {
   readonly duplicates: number
 }
 
-/** One step of a move, and where the next begins; null: it is done. */
+/** One step of a move, and where the next begins; null: it is done. @throws SluiceError ROWS_MISSING */
 export async function moveSome(
   execute: Execute,
   queue: string,
@@ -20,7 +21,7 @@ export async function moveSome(
   afterId: string | null,
   match: WaitingMatch,
 ): Promise<Moved & { readonly next: string | null }> {
-  const row = only(await execute(MOVE, [queue, target, afterId, ...matchParams(match)]))
+  const row = only(await requiringRows(execute(MOVE, [queue, target, afterId, ...matchParams(match)])))
   return {
     moved: numberOf(row, 'moved'),
     inFlight: numberOf(row, 'in_flight'),

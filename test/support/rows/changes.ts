@@ -264,7 +264,6 @@ export const NO_ACTIONS = [
   'is_paused',
   'keep_segments',
   'make_history',
-  'note_backlogs',
   'prune_dead_letters',
   'prune_dedupe',
   'prune_history',
