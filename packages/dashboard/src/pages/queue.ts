@@ -16,25 +16,30 @@ import { messagesPart } from './messages-part.ts'
 /** One queue: its counts, its settings, what holds it up, and its messages. */
 export const queuePage: Page = async (context) => {
   const queue = context.param('queue')
-  const snapped = await context.findings.read(context.report)
-  const settings = await context.operate.queues.settings.get(queue)
-  const status = snapped.value?.queues.find((one) => one.queue === queue)
-  const held = status === undefined || status.held > 0 ? await readHeldKeys(context.operate, queue) : []
+  const { operate } = context
+  // The counts may be quick: what else the page shows is read meanwhile.
+  const counting = context.findings.read(context.report)
+  const settings = await operate.queues.settings.get(queue)
+  const charts = activityPart(
+    await operate.queues.activity({ queue }),
+    await operate.queues.backlogHistory({ queue }),
+    await operate.now(),
+  )
+  const explanation = explanationPart('What moves, and what does not', await operate.queues.explain(queue))
+  const messages = await messagesPart(queue, context)
+  const snapped = await counting
+  const { value: found } = snapped
+  const status = found?.queues.find((one) => one.queue === queue)
+  const held = status === undefined || status.held > 0 ? await readHeldKeys(operate, queue) : []
   const body = html`<div id="head" class="page-head"><h1>${queue}</h1> ${badges(settings, status)}${actions(queue, settings, context)}</div>
-    ${pauseSentence(settings, snapped.value)}
+    ${pauseSentence(settings, found)}
     ${countsNote(snapped)}
-    ${section('totals', 'Messages by state', snapped.value === undefined ? await backlogPart(queue, context) : totals(status))}
-    ${activityPart(
-      await context.operate.queues.activity({ queue }),
-      await context.operate.queues.backlogHistory({ queue }),
-      await context.operate.now(),
-    )}
-    ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
-    ${settingsPart(settings)}
-    ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}
-    ${workersPart(snapped.value?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
+    ${section('totals', 'Messages by state', found === undefined ? await backlogPart(queue, context) : totals(status))}
+    ${charts}${explanation}${settingsPart(settings)}
+    ${limitsPart(found?.limits.filter((limit) => limit.queue === queue) ?? [])}
+    ${workersPart(found?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
     ${heldPart(held, context)}
-    ${await messagesPart(queue, context)}`
+    ${messages}`
   return { title: queue, place: 'overview', body }
 }
 
