@@ -23,6 +23,9 @@ CREATE TABLE sluice.action (
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
 
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
+
 -- The settings of the whole database. One row.
 CREATE TABLE sluice.setting (
   one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),

@@ -56,7 +56,8 @@ const dead = /^Index (Only )?Scan dead_letter_pkey$/
 const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
 
 const few = /^(Seq Scan (claim|queue)|Index (Only )?Scan (claim|queue)_\w+)$/
-const ofBacklogs = [due, slots, dead, few, /^Index (Only )?Scan message_pkey$/]
+const retrying = /^Index (Only )?Scan message_retrying_idx$/
+const ofBacklogs = [due, slots, retrying, dead, few, /^Index (Only )?Scan message_pkey$/]
 
 const VIEWS: readonly (Polled & { readonly text: string })[] = [
   {
