@@ -3,7 +3,7 @@ import type { Context, Page } from '../page.ts'
 import type { Findings } from '../read/findings.ts'
 import { type Held, readHeldKeys } from '../read/held-keys.ts'
 import { activityPart } from '../view/activity.ts'
-import { backlogTiles, countsBar, countsNote, countsTiles } from '../view/counts.ts'
+import { backlogTiles, countsBar, countsNote, countsTiles, isRecent } from '../view/counts.ts'
 import { errorLine } from '../view/errors.ts'
 import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
@@ -34,7 +34,7 @@ export const queuePage: Page = async (context) => {
   const body = html`<div id="head" class="page-head"><h1>${queue}</h1> ${badges(settings, status)}${actions(queue, settings, context)}</div>
     ${pauseSentence(settings, found)}
     ${countsNote(snapped)}
-    ${section('totals', 'Messages by state', found === undefined ? await backlogPart(queue, context) : totals(status))}
+    ${section('totals', 'Messages by state', isRecent(snapped) ? totals(status) : await backlogPart(queue, context))}
     ${charts}${explanation}${settingsPart(settings)}
     ${limitsPart(found?.limits.filter((limit) => limit.queue === queue) ?? [])}
     ${workersPart(found?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
@@ -64,7 +64,7 @@ function pauseSentence(settings: QueueSettingsStatus | undefined, found: Finding
   }</p>`
 }
 
-/** While there are no exact counts. */
+/** While there are no recent exact counts. */
 async function backlogPart(queue: string, { operate }: Context): Promise<Html> {
   const [backlog] = await operate.queues.backlogs({ queue })
   return backlog === undefined ? NO_QUEUE : backlogTiles(backlog)
