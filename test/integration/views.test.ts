@@ -112,6 +112,7 @@ describe('the views, which are a public interface,', () => {
           "last_error text",
           "open_pid integer",
           "open_for interval",
+          "failures jsonb",
         ],
         "groups": [
           "stream text",

@@ -65,8 +65,10 @@ function pauseSentence(settings: QueueSettingsStatus | undefined, found: Finding
 }
 
 /** While there are no recent exact counts. */
-async function backlogPart(queue: string, { operate }: Context): Promise<Html> {
-  const [backlog] = await operate.queues.backlogs({ queue })
+async function backlogPart(queue: string, { backlogs, report }: Context): Promise<Html> {
+  const { value } = await backlogs.read(report)
+  const backlog = value?.find((one) => one.queue === queue)
+  if (value === undefined) return NOTHING
   return backlog === undefined ? NO_QUEUE : backlogTiles(backlog)
 }
 
