@@ -16,7 +16,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { cursorByTime, ids, instant, limit, onByDefault, readFields, text, unchecked } from './options.ts'
+import { cursorByTime, ids, instant, limit, readFields, text, unchecked } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -40,8 +40,6 @@ export interface DeadLetterFilter<Name extends string = string> {
 
 /** What `deadLetters.list` takes. */
 export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
-  /** False: without payloads and headers, which may be large. @default true */
-  readonly payloads?: boolean | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
   /** The `next` of the page before. Without it, or with null, the list begins with the latest. */
@@ -70,22 +68,26 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   /**
    * Reads a page of dead letters, the latest first.
    *
-   * @param options.payloads false: without payloads and headers. A list that shows none reads no large ones then.
    * @throws SluiceError as {@link Operate}
    *
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
-  async list(
-    options: DeadLettersOptions<QueueName<Definitions>> & { readonly payloads: false },
-  ): Promise<DeadLetterPage<ListedDeadLetter>>
-  async list(options?: DeadLettersOptions<QueueName<Definitions>>): Promise<DeadLetterPage>
-  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage<ListedDeadLetter>> {
-    const readers = { ...this.#filter, payloads: onByDefault, limit: limit(50), after: cursorByTime(EARLIEST_US) }
-    const search = readFields('deadLetters.list', options, readers, "As in deadLetters.list({ queue: 'emails' })")
-    const read = search.payloads ? listDeadLetters : listWithoutPayloads
-    const { deadLetters, next } = await this.#operations.read<Awaited<ReturnType<typeof read>>>((execute) =>
-      read(execute, search, search),
-    )
+  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
+    const search = this.#search('deadLetters.list', options)
+    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
+    return { deadLetters, next: next && `${next.us}.${next.id}` }
+  }
+
+  /**
+   * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async listWithoutPayloads(
+    options: DeadLettersOptions<QueueName<Definitions>> = {},
+  ): Promise<DeadLetterPage<ListedDeadLetter>> {
+    const search = this.#search('deadLetters.listWithoutPayloads', options)
+    const { deadLetters, next } = await this.#operations.read((execute) => listWithoutPayloads(execute, search, search))
     return { deadLetters, next: next && `${next.us}.${next.id}` }
   }
 
@@ -142,6 +144,11 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   get #filter() {
     return { queue: this.#operations.queueOrNull, ...FILTER }
+  }
+
+  #search(what: string, options: DeadLettersOptions) {
+    const readers = { ...this.#filter, limit: limit(50), after: cursorByTime(EARLIEST_US) }
+    return readFields(what, options, readers, `As in ${what}({ queue: 'emails' })`)
   }
 
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {

@@ -48,20 +48,23 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * Reads a page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000
    * messages, so the page can have fewer messages than `limit`, or none, and still have a `next`.
    *
-   * @param options.payloads false: without payloads and headers. A list that shows none reads no large ones then.
    * @throws SluiceError as {@link Operate}
    *
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
-  async list(
-    options: MessagesOptions<QueueName<Definitions>> & { readonly payloads: false },
-  ): Promise<MessagePage<ListedMessage>>
-  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage>
-  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
-    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
-    const search = readFields('messages.list', options, readers, "As in messages.list({ queue: 'emails' })")
-    const read = search.payloads ? readMessagePage : readListedMessages
-    return this.#operations.read<MessagePage<ListedMessage>>((execute) => read(execute, search, search))
+  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
+    const search = this.#search('messages.list', options)
+    return this.#operations.read((execute) => readMessagePage(execute, search, search))
+  }
+
+  /**
+   * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async listWithoutPayloads(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
+    const search = this.#search('messages.listWithoutPayloads', options)
+    return this.#operations.read((execute) => readListedMessages(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
@@ -217,6 +220,11 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
     checkOptions('messages.freeKey', options)
     return this.#operations.change((execute) => freeKey(execute, name, key), options.tx)
+  }
+
+  #search(what: string, options: MessagesOptions) {
+    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
+    return readFields(what, options, readers, `As in ${what}({ queue: 'emails' })`)
   }
 
   #address(what: string, queue: unknown, which: WhichMessage, options: unknown): readonly [string, MessageAddress] {

@@ -108,6 +108,30 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
     }
   })
 
+  test('a group is moved by two questions, one after the other, with and without JavaScript', async ({
+    sluice,
+    queue: stream,
+    browser,
+    origin,
+  }) => {
+    await sluice.streams.set(stream, { partitions: 1 })
+    await sluice.groups.set(stream, 'g', { from: 'end' })
+    await sluice.append(sluice.ownTransaction, stream, 1)
+    await sluice.append(sluice.ownTransaction, stream, 2)
+    for (const javaScriptEnabled of [true, false]) {
+      const { page, complaints } = await openTab(browser, origin, { javaScriptEnabled })
+      await page.goto(`${origin}/sluice/streams/${stream}/groups/g`)
+      await page.getByRole('button', { name: 'Move' }).click()
+      await page.getByLabel('Where to').fill(javaScriptEnabled ? 'end' : 'start')
+      await page.getByRole('button', { name: 'Count events' }).click()
+      await page.getByText(javaScriptEnabled ? '2 events are skipped' : '2 events are handled again').waitFor()
+      expect(await page.getByRole('dialog').count()).toBe(javaScriptEnabled ? 1 : 0)
+      await page.getByRole('button', { name: 'Move the group' }).click()
+      await page.getByText('The group was moved.').waitFor()
+      expect(complaints).toEqual([])
+    }
+  })
+
   test('a page keeps itself up to date, and asks for nothing while it is hidden or stopped', async ({
     sluice,
     queue,

@@ -214,7 +214,7 @@ function idsIn(html: string): readonly string[] {
 
 /** Those in the table of queues. */
 function queuesIn(html: string): readonly string[] {
-  return [...html.matchAll(/<td class="start" data-title="Queue"><a href="[^"]*\/queues\/([^"/]+)">/g)].map(
+  return [...html.matchAll(/<td class="start" data-title="Queue"><div><a href="[^"]*\/queues\/([^"/]+)">/g)].map(
     ([, name = '']) => name,
   )
 }

@@ -23,7 +23,7 @@ describe('the password of a URL in an error', () => {
       const page = new TestPage(sluice)
       const list = await page.counted(`/dead?queue=${queue}`, 'By type and reason')
       const [, href = ''] =
-        /<td class="end" data-title="Count"><a href="\/admin\/sluice([^"]*)">1<\/a>/.exec(list) ?? []
+        /<td class="end" data-title="Count"><div><a href="\/admin\/sluice([^"]*)">1<\/a>/.exec(list) ?? []
       const path = href.replaceAll('&amp;', '&')
       const group = await page.counted(path)
       expect(group).toContain(`/messages/${id}`)

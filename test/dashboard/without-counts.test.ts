@@ -17,8 +17,10 @@ describe('while the exact counts fail', () => {
     const overview = await page.counted('/', 'No new counts for')
     expect(overview).toContain('it takes longer than statement_timeout allows')
     await page.counted('/', '10,000+')
-    expect(await page.counted(`/queues/${queue}`)).toMatch(/Due<\/span> <strong>2</)
-    expect(await page.get(`/queues/${queue}.large`)).toMatch(/Due<\/span> <strong><span[^>]*>10,000\+/)
+    expect(await page.counted(`/queues/${queue}`, 'Counted up to 10,000')).toMatch(/Due<\/span> <strong>2</)
+    expect(await page.counted(`/queues/${queue}.large`, 'Counted up to 10,000')).toMatch(
+      /Due<\/span> <strong><span[^>]*>10,000\+/,
+    )
     expect(String(errors[0])).toContain('not today')
     expect(overview).not.toContain('not today')
   })

@@ -176,8 +176,10 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
   {
     name: 'the backlogs of all queues',
     send: (execute) => readBacklogs(execute, null),
-    ways: [...ofBacklogs, died, ...aside],
-    buffers: 36_000,
+    // What is sorted is a row per queue.
+    ways: [...ofBacklogs, died, ...aside, /^Incremental Sort$/],
+    // Up to 10,000 entries of each queue, and the first of each slot.
+    buffers: 150_000,
   },
   {
     name: 'the latest page without payloads',

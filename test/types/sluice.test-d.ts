@@ -19,8 +19,8 @@ import {
   type HandlerContext,
   type HandlerFor,
   handleDeliveries,
-  type Message,
   type ListedMessage,
+  type Message,
   type MessagePage,
   type MessageStatus,
   type Outcome,
@@ -295,10 +295,10 @@ describe('operate', () => {
     expectTypeOf<MessageStatus['dueAt']>().toEqualTypeOf<Date | null>()
     expectTypeOf<DeadLetter['diedAt']>().toEqualTypeOf<Date>()
     expectTypeOf<DeadLetter['payload']>().toBeUnknown()
-    const list = () => sluice.operate.messages.list({ queue: 'mails' })
-    const listWithoutPayloads = () => sluice.operate.messages.list({ queue: 'mails', payloads: false })
-    expectTypeOf(list).returns.resolves.toEqualTypeOf<MessagePage>()
-    expectTypeOf(listWithoutPayloads).returns.resolves.toEqualTypeOf<MessagePage<ListedMessage>>()
+    expectTypeOf(sluice.operate.messages.list).returns.resolves.toEqualTypeOf<MessagePage>()
+    expectTypeOf(sluice.operate.messages.listWithoutPayloads).returns.resolves.toEqualTypeOf<
+      MessagePage<ListedMessage>
+    >()
     expectTypeOf(sluice.operate.deadLetters.get).returns.resolves.toEqualTypeOf<DeadLetter | undefined>()
   })
 

@@ -36,6 +36,27 @@ test('nobody waits for a slow reading, and those who ask later get it', async ()
   expect((await snapshot.read(neverReported)).value).toBe('counted')
 })
 
+test('nobody waits for a reading that has lasted for long, or in place of one that did', async () => {
+  let now = 0
+  const gates = [Promise.withResolvers<string>(), Promise.withResolvers<string>()]
+  let readings = 0
+  const snapshot = new Snapshot(
+    () => gates[readings++]!.promise,
+    () => now,
+  )
+  const first = snapshot.read(neverReported)
+  now += 400
+  const beganMs = performance.now()
+  for (let asked = 0; asked < 20; asked += 1) expect((await snapshot.read(neverReported)).value).toBeUndefined()
+  gates[0]?.resolve('slow')
+  await first
+  now += 10_000
+  for (let asked = 0; asked < 20; asked += 1) expect((await snapshot.read(neverReported)).value).toBe('slow')
+  // Forty waits would be ten seconds.
+  expect(performance.now() - beganMs).toBeLessThan(5_000)
+  expect(readings).toBe(2)
+})
+
 test('a reading that fails is reported, and leaves what was read before with the reason', async () => {
   const reported: unknown[] = []
   const failure = new Error('canceling statement due to statement timeout')

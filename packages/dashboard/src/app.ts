@@ -75,6 +75,7 @@ async function act(c: Request, action: Action, context: Context, origin: string 
   }
   const done = await action.run(given)
   context.findings.expire()
+  context.backlogs.expire()
   context.summaries.expire()
   return c.redirect(addressOf(done), 303)
 }

@@ -36,7 +36,7 @@ export interface DeadLetter extends StoredMessage {
   readonly position: number | null
 }
 
-/** A dead letter as a list has it that is asked for without payloads: without its payload and headers. */
+/** A dead letter without its payload and headers. */
 export type ListedDeadLetter = Omit<DeadLetter, Content>
 
 /** Dead letters, the latest first. */

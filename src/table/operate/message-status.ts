@@ -58,7 +58,7 @@ export async function readMessageStatus(
   return row && MESSAGE.read(row)
 }
 
-/** A message as a list has it that is asked for without payloads: without its payload and headers. */
+/** A message without its payload and headers. */
 export type ListedMessage = Omit<MessageStatus, Content>
 
 const STATE = {

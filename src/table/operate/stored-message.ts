@@ -33,7 +33,7 @@ export interface StoredMessage {
   readonly payloadJson: string
 }
 
-/** What a list leaves out that is asked for without payloads. */
+/** What a list without payloads leaves out. */
 export type Content = 'payload' | 'payloadJson' | 'headers' | 'headersJson'
 
 /** The columns of messages in any view that are small: of a row with a large payload the server reads none of its parts. */

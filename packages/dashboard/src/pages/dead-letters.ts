@@ -17,7 +17,7 @@ export const deadLettersPage: Page = async (context) => {
   const after = /^-?\d{1,19}\.\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
   const snapped = await context.summaries.read(fields, context.report)
   const { value: summary } = snapped
-  const { deadLetters, next } = await operate.deadLetters.list({ ...fields, limit: PAGE, after, payloads: false })
+  const { deadLetters, next } = await operate.deadLetters.listWithoutPayloads({ ...fields, limit: PAGE, after })
   const pages = pager(after !== null, paths.dead(fields), next === null ? null : paths.dead({ ...fields, after: next }))
   const body = html`<h1>Dead letters</h1>
     ${filterForm(paths.dead(), [

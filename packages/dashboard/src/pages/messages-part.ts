@@ -18,8 +18,8 @@ export async function messagesPart(queue: string, { operate, query, paths }: Con
   const order = query.get('order') === 'oldest' ? 'oldest' : 'newest'
   const [orderingKey, type, tenant] = [text('key'), text('type'), text('tenant')]
   const after = /^\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
-  const filter = { queue, state, orderingKey, type, tenant, order, limit: PAGE, after, payloads: false } as const
-  const { messages, next } = await operate.messages.list(filter)
+  const filter = { queue, state, orderingKey, type, tenant, order, limit: PAGE, after } as const
+  const { messages, next } = await operate.messages.listWithoutPayloads(filter)
   const chosen = { state, key: orderingKey, type, tenant, order: order === 'oldest' ? order : undefined }
   const fields: readonly FilterField[] = [
     { kind: 'choice', name: 'state', label: 'State', value: state, choices: STATES.map((one) => [one, named(one)]) },

@@ -5,7 +5,7 @@ import { type Attention, attentionTo } from '../read/attention.ts'
 import type { Findings } from '../read/findings.ts'
 import { rowsOf } from '../read/rows.ts'
 import { overviewCharts } from '../view/activity.ts'
-import { boundedNote, countsNote, countsTiles } from '../view/counts.ts'
+import { boundedNote, countsNote, countsTiles, isRecent } from '../view/counts.ts'
 import { errorLine } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { count, link, section, tile } from '../view/parts.ts'
@@ -17,28 +17,31 @@ export const overviewPage: Page = async (context) => {
   const snapped = await context.findings.read(context.report)
   const body = html`<h1>Overview</h1>
     ${countsNote(snapped)}
-    ${snapped.value === undefined ? await withoutCounts(context) : await whole(snapped.value, context)}`
+    ${snapped.value === undefined ? await withoutCounts(context) : await whole(snapped.value, isRecent(snapped), context)}`
   return { title: 'Overview', place: 'overview', body }
 }
 
-async function whole(found: Findings, { operate, paths, query }: Context): Promise<Html> {
+async function whole(found: Findings, hasRecent: boolean, context: Context): Promise<Html> {
+  const { operate, paths } = context
   const { streams, groups } = found
-  const filter = filterOf(query)
   const attention = attentionTo(found, paths)
-  const queues = byUrgency(
-    found.queues.filter(({ queue }) => matches(queue, filter)),
-    new Set(attention.map(({ name }) => name)),
-  )
-  const rows = rowsOf(queues, query.get('page'))
+  const urgent = new Set(attention.map(({ name }) => name))
   return html`
     ${section('totals', 'All queues', html`${totals(found)}${overviewCharts(found.activity, await operate.queues.backlogHistory(), found.at)}`)}
     ${section('attention', 'Needs attention', attentionList(attention))}
-    ${section('queues', 'Queues', queuesPart(statusColumns(paths), rows, filter, paths))}
+    ${hasRecent ? exactQueues(found, urgent, context) : await withoutCounts(context)}
     ${streams.length === 0 ? NOTHING : section('streams', 'Streams', streamsTable(streams.slice(0, MOST_STREAMS)))}
     ${groups.length === 0 ? NOTHING : section('groups', 'Groups', html`${groupsTable(groups.slice(0, MOST_STREAMS), paths)}${moreStreams(found, paths)}`)}`
 }
 
-/** While there are no exact counts: those that end at 10,000, or the names alone. */
+function exactQueues(found: Findings, urgent: ReadonlySet<string>, { paths, query }: Context): Html {
+  const filter = filterOf(query)
+  const queues = found.queues.filter(({ queue }) => matches(queue, filter))
+  const rows = rowsOf(byUrgency(queues, urgent), query.get('page'))
+  return section('queues', 'Queues', queuesPart(statusColumns(paths), rows, filter, paths))
+}
+
+/** While there are no recent exact counts: those that end at 10,000, or the names alone. */
 async function withoutCounts({ operate, backlogs, report, paths, query }: Context): Promise<Html> {
   const filter = filterOf(query)
   const { value } = await backlogs.read(report)

@@ -3,7 +3,7 @@ import type { Context, Page } from '../page.ts'
 import type { Findings } from '../read/findings.ts'
 import { type Held, readHeldKeys } from '../read/held-keys.ts'
 import { activityPart } from '../view/activity.ts'
-import { backlogTiles, countsBar, countsNote, countsTiles } from '../view/counts.ts'
+import { backlogTiles, countsBar, countsNote, countsTiles, isRecent } from '../view/counts.ts'
 import { errorLine } from '../view/errors.ts'
 import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
@@ -16,25 +16,30 @@ import { messagesPart } from './messages-part.ts'
 /** One queue: its counts, its settings, what holds it up, and its messages. */
 export const queuePage: Page = async (context) => {
   const queue = context.param('queue')
-  const snapped = await context.findings.read(context.report)
-  const settings = await context.operate.queues.settings.get(queue)
-  const status = snapped.value?.queues.find((one) => one.queue === queue)
-  const held = status === undefined || status.held > 0 ? await readHeldKeys(context.operate, queue) : []
+  const { operate } = context
+  // The counts may be quick: what else the page shows is read meanwhile.
+  const counting = context.findings.read(context.report)
+  const settings = await operate.queues.settings.get(queue)
+  const charts = activityPart(
+    await operate.queues.activity({ queue }),
+    await operate.queues.backlogHistory({ queue }),
+    await operate.now(),
+  )
+  const explanation = explanationPart('What moves, and what does not', await operate.queues.explain(queue))
+  const messages = await messagesPart(queue, context)
+  const snapped = await counting
+  const { value: found } = snapped
+  const status = found?.queues.find((one) => one.queue === queue)
+  const held = status === undefined || status.held > 0 ? await readHeldKeys(operate, queue) : []
   const body = html`<div id="head" class="page-head"><h1>${queue}</h1> ${badges(settings, status)}${actions(queue, settings, context)}</div>
-    ${pauseSentence(settings, snapped.value)}
+    ${pauseSentence(settings, found)}
     ${countsNote(snapped)}
-    ${section('totals', 'Messages by state', snapped.value === undefined ? await backlogPart(queue, context) : totals(status))}
-    ${activityPart(
-      await context.operate.queues.activity({ queue }),
-      await context.operate.queues.backlogHistory({ queue }),
-      await context.operate.now(),
-    )}
-    ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
-    ${settingsPart(settings)}
-    ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}
-    ${workersPart(snapped.value?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
+    ${section('totals', 'Messages by state', isRecent(snapped) ? totals(status) : await backlogPart(queue, context))}
+    ${charts}${explanation}${settingsPart(settings)}
+    ${limitsPart(found?.limits.filter((limit) => limit.queue === queue) ?? [])}
+    ${workersPart(found?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
     ${heldPart(held, context)}
-    ${await messagesPart(queue, context)}`
+    ${messages}`
   return { title: queue, place: 'overview', body }
 }
 
@@ -59,9 +64,11 @@ function pauseSentence(settings: QueueSettingsStatus | undefined, found: Finding
   }</p>`
 }
 
-/** While there are no exact counts. */
-async function backlogPart(queue: string, { operate }: Context): Promise<Html> {
-  const [backlog] = await operate.queues.backlogs({ queue })
+/** While there are no recent exact counts. */
+async function backlogPart(queue: string, { backlogs, report }: Context): Promise<Html> {
+  const { value } = await backlogs.read(report)
+  const backlog = value?.find((one) => one.queue === queue)
+  if (value === undefined) return NOTHING
   return backlog === undefined ? NO_QUEUE : backlogTiles(backlog)
 }
 

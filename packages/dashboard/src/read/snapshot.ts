@@ -25,6 +25,8 @@ export class Snapshot<Value> {
   #last: { readonly value: Value; readonly atMs: number } | undefined
   #failed: { readonly error: unknown; readonly sinceMs: number } | undefined
   #restsUntilMs = 0
+  #startedMs = 0
+  #tookMs = 0
   #loading: Promise<void> | undefined
 
   /** @param now milliseconds of a clock that never goes back */
@@ -37,7 +39,7 @@ export class Snapshot<Value> {
   async read(report: (error: unknown) => void): Promise<Snapped<Value>> {
     if (this.#loading !== undefined || this.#now() >= this.#restsUntilMs) {
       this.#loading ??= this.#begin(report)
-      await Promise.race([this.#loading, briefly()])
+      await Promise.race([this.#loading, pause(this.#patienceMs())])
     }
     const now = this.#now()
     return {
@@ -52,6 +54,12 @@ export class Snapshot<Value> {
     this.#restsUntilMs = 0
   }
 
+  /** Nobody waits for a reading that has lasted for long, or in place of one that did. */
+  #patienceMs(): number {
+    if (this.#last !== undefined && this.#tookMs > WAIT_MS) return 0
+    return Math.max(0, WAIT_MS - (this.#now() - this.#startedMs))
+  }
+
   #begin(report: (error: unknown) => void): Promise<void> {
     const loading = this.#read().catch(report)
     // Whoever still waits gets what `report` throws.
@@ -61,6 +69,7 @@ export class Snapshot<Value> {
 
   async #read(): Promise<void> {
     const startedMs = this.#now()
+    this.#startedMs = startedMs
     // Until it ends, or something changes, which may not be in what is read.
     this.#restsUntilMs = Number.POSITIVE_INFINITY
     try {
@@ -73,7 +82,8 @@ export class Snapshot<Value> {
     } finally {
       this.#loading = undefined
       const endedMs = this.#now()
-      if (this.#restsUntilMs > 0) this.#restsUntilMs = endedMs + Math.max(LEAST_MS, (endedMs - startedMs) * 10)
+      this.#tookMs = endedMs - startedMs
+      if (this.#restsUntilMs > 0) this.#restsUntilMs = endedMs + Math.max(LEAST_MS, this.#tookMs * 10)
     }
   }
 }
@@ -81,6 +91,6 @@ export class Snapshot<Value> {
 const LEAST_MS = 1_000
 const WAIT_MS = 250
 
-function briefly(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, WAIT_MS).unref())
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
 }

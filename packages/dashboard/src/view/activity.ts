@@ -39,7 +39,7 @@ export function activityPart(steps: readonly QueueActivity[], samples: readonly 
   return section(
     'activity',
     'The last hour',
-    html`<div class="charts">${charts.map(chart)}${backlogCharts(samples, now)}</div>`,
+    html`<div class="charts">${(steps.length === 0 ? charts.slice(0, 1) : charts).map(chart)}${backlogCharts(samples, now)}</div>`,
   )
 }
 

@@ -45,6 +45,13 @@ export function backlogTiles({ due, oldestDueAgeMs, inFlight, dead, workers }: Q
   </div>${boundedNote()}`
 }
 
+/** Else counts that end at 10,000 say more: those are of this moment. */
+export function isRecent({ value, ageMs }: Pick<Snapped<unknown>, 'value' | 'ageMs'>): boolean {
+  return value !== undefined && ageMs < TOO_OLD_MS
+}
+
+const TOO_OLD_MS = 30_000
+
 /** What is said beside counts that end at 10,000. */
 export function boundedNote(): Html {
   return html`<p class="note">Counted up to 10,000. Due messages may be in flight or held.</p>`

@@ -23,7 +23,7 @@ export function table<Row>(
     <thead><tr>${columns.map((column) => html`<th scope="col" class="${classOf(column)}">${column.title}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row) =>
-        html`<tr>${columns.map((column) => html`<td class="${classOf(column)}" data-title="${column.title}">${column.cell(row)}</td>`)}</tr>`,
+        html`<tr>${columns.map((column) => html`<td class="${classOf(column)}" data-title="${column.title}"><div>${column.cell(row)}</div></td>`)}</tr>`,
     )}</tbody>
   </table></div>`
 }
