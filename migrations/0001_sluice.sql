@@ -693,7 +693,9 @@ $$;
 
 -- schema/15_setting.sql
 --
--- The settings of the whole database. One row.
+-- The settings of the whole database.
+
+-- One row.
 CREATE TABLE sluice.setting (
   one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
   -- For how long actions are kept: 90 days, unless it is changed.
