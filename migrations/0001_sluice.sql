@@ -642,6 +642,8 @@ CREATE TABLE sluice.group_progress (
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
+  -- Of that event: see sluice_private.add_failure.
+  failures       jsonb,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
@@ -704,6 +706,37 @@ CREATE TABLE sluice.setting (
 );
 INSERT INTO sluice.setting DEFAULT VALUES;
 
+-- schema/16_id_marks.sql
+--
+-- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
+-- one.
+
+-- By this time all ids up to this one had been drawn. Kept for two days: 576 rows with a pass of
+-- maintenance every five minutes.
+CREATE TABLE sluice.id_mark (
+  id bigint      NOT NULL CONSTRAINT id_mark_pkey PRIMARY KEY,
+  at timestamptz NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Notes it as of now, unless it was noted within the last half minute, or nothing has been drawn since. Removes old ones.
+CREATE FUNCTION sluice_private.mark_ids() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  -- Before the clock is read.
+  last_id bigint := pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass);
+  newest sluice.id_mark;
+BEGIN
+  SELECT m.* INTO newest FROM sluice.id_mark m ORDER BY m.id DESC LIMIT 1;
+  IF last_id > coalesce(newest.id, 0) AND coalesce(newest.at < clock_timestamp() - interval '30 seconds', true) THEN
+    INSERT INTO sluice.id_mark (id, at) VALUES (last_id, clock_timestamp()) ON CONFLICT DO NOTHING;
+    DELETE FROM sluice.id_mark m WHERE m.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM sluice.id_mark o WHERE o.at < clock_timestamp() - interval '2 days'
+      ORDER BY o.id LIMIT 1000 FOR UPDATE OF o SKIP LOCKED
+    ));
+  END IF;
+END
+$$;
+
 -- schema/19_audit.sql
 --
 -- Who did what: a row for each action of an operator or an administrator, in the transaction of the action.
@@ -730,6 +763,9 @@ CREATE TABLE sluice.action (
 );
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
+
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
 
 -- Who acts: the name given with the call, else that of the setting sluice.actor, else the login.
 CREATE FUNCTION sluice_private.actor(given text DEFAULT NULL) RETURNS text
@@ -1548,7 +1584,12 @@ COMMENT ON FUNCTION sluice.queue_set IS
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
 BEGIN
+  -- Who says nothing new does not take another's reason away.
+  IF reason IS NULL AND EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL) THEN
+    RETURN false;
+  END IF;
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
   ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
@@ -1556,7 +1597,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
   'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
-  'was already paused.';
+  'was already paused; then a new reason replaces the old one.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1633,6 +1674,83 @@ BEGIN
     coalesce((SELECT w.name FROM sluice.worker w WHERE w.id = worker_number), 'unknown'), alone
   );
 END
+$$;
+
+-- schema/25_words.sql
+--
+-- Durations, counts and names as words of a sentence or of a command.
+
+-- A time by its two largest units, as the command line writes it: 3m 12s.
+CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT regexp_replace(CASE
+    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
+    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
+    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
+    WHEN s >= 1 THEN format('%ss', s)
+    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
+  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
+$$;
+
+-- How far an instant is from now, in the same words.
+CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
+  ) WHEN at IS NOT NULL THEN 'ever' END
+$$;
+
+-- What users wrote, in quotes and in one line.
+CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+$$;
+
+-- What users wrote, as one word of a shell.
+CREATE FUNCTION sluice_private.shell_word(given text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '''' || replace(given, '''', '''"''"''') || ''''
+$$;
+
+-- '1 message', '3 messages'
+CREATE FUNCTION sluice_private.counted(count bigint, what text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
+$$;
+
+-- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
+CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
+  before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
+  line integer[];
+BEGIN
+  IF abs(length(given) - length(other)) > most THEN
+    RETURN NULL;
+  END IF;
+  FOR at IN 1..length(given) LOOP
+    line := ARRAY[at];
+    FOR place IN 1..length(other) LOOP
+      line := line || least(before[place + 1] + 1, line[place] + 1,
+        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
+    END LOOP;
+    before := line;
+  END LOOP;
+  RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
+END
+$$;
+
+-- The name that was most likely meant, of the first 200.
+CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT n.name FROM (
+    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
+  ) n
+  -- A worker may write any name, and this one gets into a command.
+  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
+  ORDER BY n.distance, n.name LIMIT 1
 $$;
 
 -- schema/30_enqueue.sql
@@ -1842,7 +1960,10 @@ $$;
 CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN format('failed %s of %s attempts', tries, most);
+  -- The limit may have been lowered, and the death of a process counts as well.
+  RETURN CASE WHEN tries > most
+    THEN format('failed %s attempts, and %s %s allowed', tries, most, CASE WHEN most = 1 THEN 'is' ELSE 'are' END)
+    ELSE format('failed %s of %s attempts', tries, most) END;
 END
 $$;
 
@@ -2203,6 +2324,25 @@ BEGIN
 END
 $$;
 
+-- Whether another session has locked a message that a claim could not lock. False: the claim's snapshot had an old version of it,
+-- and no session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+CREATE FUNCTION sluice_private.is_locked(queue text, id bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sluice.message m
+  WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  LIMIT 1
+  FOR UPDATE OF m SKIP LOCKED;
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  RETURN (
+    SELECT true FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  );
+END
+$$;
+
 -- Locks due messages without an ordering key, the lowest priority number first, then by due time. message_due_idx serves
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
@@ -2231,7 +2371,8 @@ $$;
 -- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
 -- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
--- most so many rows. Null: there is none, or the slot is locked.
+-- most so many rows, and goes on behind a message that another session has locked, without its key. Null: there is none, or
+-- the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2243,6 +2384,8 @@ DECLARE
   now_at timestamptz;
   now_us bigint;
   first bigint;
+  key text;
+  missed text[] := '{}';
 BEGIN
   SELECT s.held INTO held FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
   IF NOT FOUND THEN
@@ -2251,27 +2394,35 @@ BEGIN
   leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
-  SELECT w.id INTO first
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
-    ORDER BY m.slot, m.id LIMIT walk
-  ) w
-  -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
-  -- give it a due time of its own.
-  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
-    AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    -- The CASE, so that it locks only what it may take.
-    AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
-             ELSE false END
-  LIMIT 1;
-  RETURN (
-    SELECT m.id FROM sluice.message m
+  LOOP
+    SELECT w.id, w.ordering_key INTO first, key
+    FROM (
+      SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT walk
+    ) w
+    -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
+    -- give it a due time of its own.
+    WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
+      AND w.ordering_key <> ALL (missed)
+      AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
+      -- The CASE, so that it locks only what it may take.
+      AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
+               WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
+               ELSE false END
+    LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    PERFORM FROM sluice.message m
     WHERE m.queue = queue AND m.id = first
       AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND m.lease IS NULL)
-    FOR UPDATE OF m SKIP LOCKED
-  );
+    FOR UPDATE OF m SKIP LOCKED;
+    IF FOUND THEN
+      RETURN first;
+    END IF;
+    lowest := first;
+    missed := missed || key;
+  END LOOP;
+  RETURN NULL;
 END
 $$;
 
@@ -5279,6 +5430,7 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
+  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -6171,6 +6323,13 @@ BEGIN
     RAISE EXCEPTION 'append_many: options[%]: expected an object with orderingKey, type, schemaVersion and headers, received %',
       wrong, options -> wrong USING ERRCODE = '22023';
   END IF;
+  SELECT o.ordinal - 1 INTO wrong FROM jsonb_array_elements(options) WITH ORDINALITY AS o (value, ordinal)
+  WHERE jsonb_typeof(o.value -> 'type') NOT IN ('string', 'null')
+  ORDER BY o.ordinal LIMIT 1;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'append_many: options[%].type: expected a string, received %', wrong, options -> wrong -> 'type'
+      USING ERRCODE = '22023', HINT = 'As in {"type": "order.placed"}.';
+  END IF;
   PERFORM sluice_private.check_type(given_type.type) FROM (
     SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
   ) given_type;
@@ -6588,7 +6747,7 @@ CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group te
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
-  last_error text, open_pid integer, open_since timestamptz
+  last_error text, open_pid integer, open_since timestamptz, failures jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
   SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -6609,7 +6768,7 @@ BEGIN
         SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
-               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since, p.failures
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
@@ -6643,10 +6802,9 @@ $$;
 
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
-RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
-                                                                                      attempt integer, last_error text)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint, attempt integer, last_error text, failures jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error, r.failures
   FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
@@ -6665,7 +6823,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
-    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL, failures = NULL
     WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
@@ -6713,7 +6871,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
-    ARRAY[held.last_error], NULL);
+    ARRAY[held.last_error], ARRAY[held.failures -> -1]);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -7215,6 +7373,212 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
+
+-- schema/56_move_messages.sql
+--
+-- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
+-- producer: what others have locked stays where it is.
+--
+-- Public functions: sluice.move_messages.
+
+-- Whether a message with an ordering key has to stay: a batch has its slot, or another message of its key that goes first,
+-- in flight or after a failure, is still in the queue. Without that one it would begin too soon.
+CREATE FUNCTION sluice_private.key_stays(m sluice.message) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  hold jsonb;
+BEGIN
+  IF m.slot IS NULL THEN
+    RETURN false;
+  ELSIF NOT sluice_private.lock_slot_of(m) THEN
+    RETURN true;
+  END IF;
+  hold := sluice_private.hold_of(m);
+  RETURN EXISTS (
+    -- Of several that a batch has put off together, the first goes first.
+    SELECT FROM sluice.message o
+    WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
+      AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
+    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+END
+$$;
+
+-- Whether a message cannot be in a queue, because its dedupe key is taken there, or, after an INSERT by hand, its id.
+CREATE FUNCTION sluice_private.is_taken(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (SELECT FROM sluice.message o WHERE o.queue = target AND o.id = m.id)
+    OR EXISTS (SELECT FROM sluice.dead_letter o WHERE o.queue = target AND o.id = m.id)
+    OR m.dedupe_key IS NOT NULL
+      AND (sluice_private.find_duplicate(target, m.dedupe_key, 'reject', false)).answer IS NOT NULL;
+END
+$$;
+
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
+-- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
+-- is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  window_end timestamptz := (
+    SELECT d.until FROM sluice.dedupe d WHERE d.queue = m.queue AND d.key = m.dedupe_key AND d.message_id = m.id
+  );
+BEGIN
+  PERFORM FROM sluice.dedupe d WHERE d.queue = target AND d.key = m.dedupe_key FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    -- Its statements see what was committed before the lock.
+    IF sluice_private.is_taken(m, target) THEN
+      RETURN false;
+    END IF;
+    UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
+    WHERE d.queue = target AND d.key = m.dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END
+$$;
+
+-- Moves one message: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. A message that is due
+-- becomes due now, so that the floors of the target's workers do not hide it, and one with an ordering key is marked for
+-- the same. One that waits for a retry closes its key for the later ones by its lease of 0, as after a lease: a hold would
+-- have to be written into a slot that a batch of the target may have.
+CREATE FUNCTION sluice_private.move_one(queue text, message_id bigint, target text, state_wanted text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message := sluice_private.lock_one(queue, message_id);
+  state text := sluice_private.state_of(queue, message_id, m);
+  holds boolean;
+BEGIN
+  IF state = 'in_flight' THEN
+    RETURN state;
+  ELSIF m.id IS NULL OR state <> coalesce(state_wanted, state) THEN
+    RETURN NULL;
+  ELSIF sluice_private.key_stays(m) THEN
+    RETURN 'held';
+  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+    RETURN 'duplicate';
+  END IF;
+  holds := state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false);
+  PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
+  UPDATE sluice.message t
+  SET queue = target, due_at = CASE WHEN state = 'ready' THEN clock_timestamp() ELSE t.due_at END,
+      lease = CASE WHEN t.slot IS NOT NULL AND (holds OR t.lease IS NOT NULL) THEN 0 END,
+      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+  WHERE t.queue = queue AND t.id = message_id;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.require_kept('message', target, 1, 0);
+  END IF;
+  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = message_id;
+  RETURN 'moved';
+END
+$$;
+
+-- The same, of which nothing is done: what others have locked, and what waits for another of its key, counts as moved.
+CREATE FUNCTION sluice_private.would_move(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'in_flight'
+    WHEN sluice_private.is_taken(m, target) THEN 'duplicate' ELSE 'moved' END;
+END
+$$;
+
+CREATE FUNCTION sluice_private.check_move(queue text, target text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM sluice_private.check_claim(queue), sluice_private.check_claim(target);
+  IF target = queue THEN
+    RAISE EXCEPTION 'target: expected another queue than "%", received the same', queue
+      USING ERRCODE = '22023', HINT = 'As in sluice.move_messages(''ordres'', ''orders'').';
+  ELSIF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
+    RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not moved. Leave it out for all others.';
+  END IF;
+  -- The queue of a group has its events, and nothing else. Its own messages belong to its stream.
+  PERFORM sluice_private.refuse_group_queue(queue);
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
+  PERFORM sluice_private.lock_shared(746507, hashtext(target));
+  PERFORM sluice_private.refuse_group_queue(target);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice_private.refuse_newer_group(target);
+  END IF;
+END
+$$;
+
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+CREATE FUNCTION sluice.move_messages(
+  queue           text,
+  target          text,
+  after_id        bigint      DEFAULT NULL,
+  type            text        DEFAULT NULL,
+  ordering_key    text        DEFAULT NULL,
+  tenant          text        DEFAULT NULL,
+  enqueued_before timestamptz DEFAULT NULL,
+  enqueued_after  timestamptz DEFAULT NULL,
+  state           text        DEFAULT NULL,
+  dry_run         boolean     DEFAULT false
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message;
+  looked integer := 0;
+  result text;
+  results text[] := '{}';
+  ids bigint[] := '{}';
+BEGIN
+  PERFORM sluice_private.check_move(queue, target, state);
+  FOR m IN
+    SELECT t.* FROM sluice.message t
+    WHERE t.queue = queue AND t.id > coalesce(after_id, -9223372036854775808)
+    ORDER BY t.id LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_id := m.id;
+    CONTINUE WHEN m.type IS DISTINCT FROM coalesce(type, m.type)
+      OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
+      OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
+      OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
+      OR state <> sluice_private.state_of(queue, m.id, m);
+    result := CASE WHEN dry_run THEN sluice_private.would_move(m, target)
+      ELSE sluice_private.move_one(queue, m.id, target, state) END;
+    results := results || result;
+    IF result = 'moved' THEN
+      ids := ids || m.id;
+    END IF;
+    EXIT WHEN cardinality(ids) >= 1000;
+  END LOOP;
+  moved := cardinality(ids);
+  in_flight := cardinality(array_positions(results, 'in_flight'));
+  held := cardinality(array_positions(results, 'held'));
+  duplicates := cardinality(array_positions(results, 'duplicate'));
+  IF NOT dry_run AND moved > 0 THEN
+    PERFORM sluice_private.note_action('queue.move', queue, moved, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'target', target, 'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
+    IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) AND sluice_private.release_holds(queue) > 0 THEN
+      PERFORM sluice_private.notify('!holds!' || queue);
+    END IF;
+    PERFORM sluice_private.wake(target);
+  END IF;
+  IF looked < 10000 AND moved < 1000 THEN
+    next_id := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.move_messages IS
+  'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
+  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- schema/60_message_views.sql
 --
@@ -7794,7 +8158,7 @@ $$);
 CREATE VIEW sluice.group_partitions AS
 SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
-       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, r.failures
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_partitions}', $$
 *: How far each group has read each partition of its stream.
@@ -7815,6 +8179,8 @@ last_error: The error of its last attempt.
 open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
+failures: The last five failures of that event, the latest last: attempt, at, error, the worker if known, and the stack of the
+  latest if known. Null: none failed.
 $$);
 
 CREATE VIEW sluice.groups AS
@@ -8095,1629 +8461,93 @@ retrying: Messages that have failed and wait for their next attempt, up to 10,00
 held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);
 
--- schema/63_reasons.sql
+-- schema/63_backlog_history.sql
 --
--- Reasons why something does not happen: what they are made of, and those about one message.
---
--- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of
--- the owner, who may read what they read, under planner settings by which no plan walks a backlog: see
--- sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
--- adds what its caller may see of it.
+-- What the queues had to do, and what the groups had to read, some minutes ago: for charts.
+-- sluice_private.note_backlogs writes it, and operate.queues.backlogHistory reads it.
 
-CREATE TYPE sluice_private.reason AS (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text,
-  -- The server process that is the reason; 0: a prepared transaction, which has none.
-  pid integer
-);
+-- One row per pass of maintenance, with the queues and groups that had something: {queue: [due, age of the oldest in ms]} as in
+-- sluice.backlogs, and {stream:group: [unread, age of the oldest in ms]} as in sluice.groups. Kept for two days: 576 rows.
+CREATE TABLE sluice.backlog_sample (
+  at     timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT backlog_sample_pkey PRIMARY KEY,
+  queues jsonb       NOT NULL,
+  groups jsonb       NOT NULL
+) WITH (vacuum_truncate = off);
 
-CREATE FUNCTION sluice_private.say(
-  reason text, explanation text, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
-  details jsonb DEFAULT '{}', remedy text DEFAULT NULL, pid integer DEFAULT NULL
-) RETURNS sluice_private.reason
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT ROW(say.reason, say.explanation, say.since, say.until, jsonb_strip_nulls(say.details), say.remedy, say.pid)
-    ::sluice_private.reason
-$$;
-
--- A time by its two largest units, as the command line writes it: 3m 12s.
-CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT regexp_replace(CASE
-    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
-    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
-    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
-    WHEN s >= 1 THEN format('%ss', s)
-    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
-  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
-$$;
-
--- How far an instant is from now, in the same words.
-CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
-    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
-  ) WHEN at IS NOT NULL THEN 'ever' END
-$$;
-
--- What users wrote, in quotes and in one line.
-CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
-$$;
-
--- What users wrote, as one word of a shell.
-CREATE FUNCTION sluice_private.shell_word(given text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT '''' || replace(given, '''', '''"''"''') || ''''
-$$;
-
--- '1 message', '3 messages'
-CREATE FUNCTION sluice_private.counted(count bigint, what text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
-$$;
-
--- Who has locked a row, by its xmax: the transactions that run, each with its server process. Read once per look.
-CREATE FUNCTION sluice_private.row_locks() RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(jsonb_object_agg(l.transactionid::text, coalesce(l.pid, 0)), '{}') FROM pg_locks l
-  WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
-$$;
-
--- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
--- shows a login no more than their names.
-CREATE FUNCTION sluice_private.session_facts(pid integer) RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT jsonb_strip_nulls(jsonb_build_object(
-    'pid', a.pid, 'application', nullif(a.application_name, ''), 'user', a.usename, 'state', a.state,
-    'stateSince', a.state_change, 'querySince', a.query_start, 'transactionSince', a.xact_start,
-    'hidden', CASE WHEN a.backend_start IS NULL THEN true END
-  ))
-  FROM pg_stat_activity a WHERE a.pid = session_facts.pid
-$$;
-
-CREATE FUNCTION sluice_private.session_words(pid integer, facts jsonb) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN pid = 0 THEN 'It is a prepared transaction: pg_prepared_xacts lists it.'
-    WHEN facts IS NULL THEN format('Server process %s has ended since.', pid)
-    ELSE format('It is server process %s (%s)%s.', pid,
-      concat_ws(', ', facts ->> 'application', 'user ' || (facts ->> 'user')),
-      CASE WHEN facts ? 'hidden'
-        THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
-        ELSE concat(
-          ', ' || (facts ->> 'state') || ' for ' || sluice_private.span_words((facts ->> 'stateSince')::timestamptz),
-          ', in a transaction for ' || sluice_private.span_words((facts ->> 'transactionSince')::timestamptz)
-        ) END) END
-$$;
-
--- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
-CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
-  before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
-  line integer[];
-BEGIN
-  IF abs(length(given) - length(other)) > most THEN
-    RETURN NULL;
-  END IF;
-  FOR at IN 1..length(given) LOOP
-    line := ARRAY[at];
-    FOR place IN 1..length(other) LOOP
-      line := line || least(before[place + 1] + 1, line[place] + 1,
-        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
-    END LOOP;
-    before := line;
-  END LOOP;
-  RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
-END
-$$;
-
--- The name that was most likely meant, of the first 200.
-CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT n.name FROM (
-    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
-  ) n
-  -- A worker may write any name, and this one gets into a command.
-  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
-  ORDER BY n.distance, n.name LIMIT 1
-$$;
-
--- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
-CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (queue) AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.queue FROM found f CROSS JOIN LATERAL (
-      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
-    ) n
-  )
-  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
-$$;
-
--- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
--- five, as far as the owner of the schema may see how old they are.
-CREATE FUNCTION sluice_private.why_not_committed() RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM (
-    SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
-    WHERE l.locktype = 'relation' AND l.relation = 'sluice.message'::regclass AND l.mode = 'RowExclusiveLock'
-      AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
-  CROSS JOIN LATERAL sluice_private.say('not_committed',
-    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
-    'COMMIT.',
-    pid => coalesce(w.pid, 0)) s
-  ORDER BY a.xact_start, w.pid LIMIT 5
-$$;
-
--- A standby sees neither locks nor batches.
-CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.say('not_visible',
-    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
-  WHERE pg_is_in_recovery()
-$$;
-
-CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
-    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
-      || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
-    since => d.died_at,
-    details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
-    remedy => format('npx sluice dead redrive %s --id %s', d.queue, d.id)) s
-  WHERE d.queue = why_dead.queue AND d.id = why_dead.id
-$$;
-
-CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
-    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
-      WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
-      WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
-    since => c.completed_at,
-    details => jsonb_build_object('attempt', c.attempt, 'worker', c.worker, 'claim', c.claim::text)) s
-  WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
-$$;
-
--- Of an id that is nowhere in its queue: of a message of another one, or of none.
-CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
-  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
-    SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
-  kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
-BEGIN
-  IF elsewhere IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('other_queue',
-      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
-      details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
-    RETURN;
-  ELSIF id > last_id THEN
-    RETURN NEXT sluice_private.say('never_existed',
-      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
-      details => jsonb_build_object('lastId', last_id::text));
-    RETURN;
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
-  RETURN NEXT sluice_private.say('not_found',
-    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
-      'was rolled back. ', queue, id) || CASE
-    WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
-    ELSE 'Its history does not have it.' END,
-    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
-END
-$$;
-
--- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
--- batch. A record alone says nothing: it may be of a batch that has just ended.
-CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  batch record;
-BEGIN
-  IF holder IS NULL THEN
-    RETURN;
-  END IF;
-  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid INTO batch
-  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-  WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
-    AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
-  ORDER BY b.claimed_at DESC LIMIT 1;
-  IF batch.name IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('in_flight',
-      format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
-        m.attempt + 1, batch.messages),
-      since => batch.claimed_at,
-      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
-        'attempt', m.attempt + 1, 'batch', batch.messages),
-      remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
-  ELSE
-    RETURN NEXT sluice_private.say('locked',
-      'A session has locked its row, and no live worker has recorded it: claims pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
-  END IF;
-END
-$$;
-
--- A worker that is gone has recorded that it had the message.
-CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
-  CROSS JOIN LATERAL sluice_private.say('worker_gone',
-    format('Worker %s, which had it, is gone: it was last seen %s ago. The next look of a live worker counts that.',
-      sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
-    since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
-  WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
-$$;
-
--- It is in flight, and a cancel has been asked for. Requests are kept for an hour, so there are few.
-CREATE FUNCTION sluice_private.why_cancel_asked(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM (
-    SELECT r.message_id, r.asked_at FROM sluice.cancel_request r WHERE r.queue = m.queue
-    ORDER BY r.queue DESC, r.id DESC LIMIT 1000
-  ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
-    format('A cancel was asked for %s ago: it is removed when its handler has ended.',
-      sluice_private.span_words(r.asked_at)),
-    since => r.asked_at) s
-  WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
-$$;
-
--- A worker or a claim has it under a lease that has not ended.
-CREATE FUNCTION sluice_private.why_leased(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  owner record;
-  left_words text := sluice_private.span_words(m.due_at);
-BEGIN
-  IF m.lease < 0 THEN
-    SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
-    WHERE c.queue = m.queue AND c.id = -m.lease;
-    RETURN NEXT sluice_private.say('claimed',
-      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
-        sluice_private.counted(coalesce(owner.messages, 1), 'message')),
-      since => owner.claimed_at, until => m.due_at,
-      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
-      remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
-    RETURN;
-  END IF;
-  SELECT w.name, w.host, w.pid, w.alive, w.seen_at,
-         (SELECT b.claimed_at FROM sluice_private.batch_records() b
-          WHERE b.worker_id = w.id AND b.id = (m.lease & 4294967295)) AS claimed_at
-  INTO owner FROM sluice.workers w WHERE w.id = (m.lease >> 32)::integer;
-  RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
-    THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
-      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
-    ELSE format('Worker %s is gone. Its lease lasts for another %s; then the message is tried again.',
-      coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
-    since => owner.claimed_at, until => m.due_at,
-    details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
-      'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
-    -- Else its lease gives it back, and a cancel would remove it.
-    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id) END);
-END
-$$;
-
-CREATE FUNCTION sluice_private.why_expired(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  IF m.expires_at <= clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('expired',
-      format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
-        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
-          WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
-      since => m.expires_at, remedy => 'npx sluice maintain');
-  END IF;
-END
-$$;
-
--- It is not due yet.
-CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := format('npx sluice message run-now %s %s', m.queue, m.id);
-  left_words text := sluice_private.span_words(m.due_at);
-BEGIN
-  IF m.due_at <= clock_timestamp() THEN
-    RETURN;
-  ELSIF m.attempt > 0 THEN
-    RETURN NEXT sluice_private.say('retrying',
-      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
-        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
-      since => m.failed_at, until => m.due_at, remedy => remedy,
-      details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
-  ELSE
-    RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
-      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
-      since => m.enqueued_at, until => m.due_at, remedy => remedy);
-  END IF;
-END
-$$;
-
--- Its process died with it, or hung, or its transaction was lost.
-CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  seen record;
-BEGIN
-  SELECT count(*) AS count, max(c.crashed_at) AS last_at, (array_agg(c.worker ORDER BY c.crashed_at DESC))[1] AS worker,
-         (array_agg(c.kind ORDER BY c.crashed_at DESC))[1] AS kind, bool_or(c.alone) AS alone
-  INTO seen FROM (
-    SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
-  ) c;
-  IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence',
-      format('%s left unsettled: %s ago %s. %s failed so far%s.',
-      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.span_words(seen.last_at),
-      format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
-        ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
-      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
-        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
-      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
-      since => seen.last_at,
-      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
-        'alone', seen.alone));
-  END IF;
-END
-$$;
-
--- schema/64_waiting_reasons.sql
---
--- Reasons why a message that is not in flight waits: its queue, its key, limits, and what goes before it.
-
--- The queue is paused, and a group with its queue.
-CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
-    format('%s "%s" was paused %s ago%s',
-      CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
-      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
-      || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
-    since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
-    remedy => CASE WHEN sluice_private.is_of_group(q.queue)
-      THEN format('npx sluice group resume %s', replace(q.queue, ':', ' '))
-      ELSE format('npx sluice queue resume %s', q.queue) END) s
-  WHERE q.queue = why_paused.queue AND q.paused_at IS NOT NULL
-$$;
-
--- No live worker consumes the queue. The live ones consume others, perhaps one of nearly the same name.
-CREATE FUNCTION sluice_private.why_no_worker(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  consumed text[];
-  nearest text;
-  gone record;
-  claimed_at timestamptz;
-BEGIN
-  IF EXISTS (SELECT FROM sluice.workers w WHERE queue = ANY (w.queues) AND w.alive) THEN
-    RETURN;
-  END IF;
-  consumed := ARRAY(SELECT DISTINCT c.name FROM sluice.workers w CROSS JOIN LATERAL unnest(w.queues) AS c (name)
-    WHERE w.alive ORDER BY c.name LIMIT 50);
-  nearest := sluice_private.nearest_name(queue, consumed);
-  SELECT w.name, w.seen_at INTO gone FROM sluice.worker w WHERE queue = ANY (w.queues) ORDER BY w.seen_at DESC LIMIT 1;
-  SELECT c.claimed_at INTO claimed_at FROM sluice.claim c WHERE c.queue = queue ORDER BY c.expires_at DESC LIMIT 1;
-  RETURN NEXT sluice_private.say('no_worker', concat_ws(' ',
-    format('No live worker consumes queue "%s".', queue),
-    CASE WHEN nearest IS NOT NULL THEN format('Did you mean "%s"? A worker consumes that.', nearest)
-         WHEN consumed = '{}' THEN 'No worker is alive in this database.'
-         ELSE format('Live workers consume %s.', array_to_string(
-           consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
-    'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
-      || sluice_private.span_words(gone.seen_at) || ' ago.',
-    'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
-    since => gone.seen_at, remedy => 'npx sluice status',
-    details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
-      'lastWorker', gone.name, 'lastClaimAt', claimed_at));
-END
-$$;
-
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
--- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
-CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  hold jsonb := sluice_private.hold_of(m);
-  held_until timestamptz := timestamptz 'epoch' + (hold ->> 1)::bigint * interval '1 microsecond';
-  first_id bigint := CASE WHEN held_until > clock_timestamp() THEN (hold ->> 0)::bigint END;
-  other sluice.message;
-  state text;
-BEGIN
-  IF first_id IS NULL OR first_id = m.id THEN
-    held_until := NULL;
-    -- By message_lease_idx, from the first of the slot on: the first 10,000 that closed a key of it.
-    SELECT e.id INTO first_id FROM (
-      SELECT e.id, e.ordering_key FROM sluice.message e
-      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
-      ORDER BY e.slot, e.id, e.lease LIMIT 10000
-    ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
-  END IF;
-  IF first_id IS NULL OR first_id = m.id THEN
-    RETURN;
-  END IF;
-  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = m.queue AND e.id = first_id;
-  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
-  state := CASE
-    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
-    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
-    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
-    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
-  RETURN NEXT sluice_private.say('held', format('%s waits for message %s, %s.', CASE WHEN m.ordering_key IS NULL
-    THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
-    first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
-    since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
-      'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
-END
-$$;
-
--- A batch has locked the slot of its key. Which message of the slot it has is known as far as the first 200
--- records and 20 messages of each go.
-CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  holder integer := (SELECT (locks ->> s.xmax::text)::integer FROM sluice.slot s
-    WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
-  found_one record;
-BEGIN
-  IF holder IS NULL THEN
-    RETURN;
-  END IF;
-  SELECT b.worker_id, other.id, other.ordering_key IS NOT DISTINCT FROM m.ordering_key AS same_key, w.name, b.claimed_at
-  INTO found_one
-  FROM (SELECT b.* FROM sluice_private.batch_records() b WHERE b.queue = m.queue AND NOT b.leased LIMIT 200) b
-  CROSS JOIN LATERAL unnest(b.message_ids[1:20]) AS given (id)
-  CROSS JOIN LATERAL (
-    SELECT o.id, o.ordering_key FROM sluice.message o
-    WHERE o.queue = m.queue AND o.id = given.id AND o.slot IS NOT DISTINCT FROM m.slot LIMIT 1
-  ) other
-  JOIN sluice.worker w ON w.id = b.worker_id
-  ORDER BY 3 DESC LIMIT 1;
-  RETURN NEXT sluice_private.say('slot_busy', CASE WHEN m.slot IS NULL
-      THEN 'A batch that keeps the order of the whole queue is in flight'
-      ELSE format('A batch has slot %s of 256, to which its ordering key %s belongs', m.slot,
-        sluice_private.quoted(m.ordering_key)) END
-    || CASE WHEN found_one.id IS NULL THEN '.' ELSE format(': worker %s has message %s of %s.',
-      sluice_private.quoted(found_one.name), found_one.id, CASE WHEN m.slot IS NULL THEN 'the queue'
-        WHEN found_one.same_key THEN 'the same key' ELSE 'another key there' END) END,
-    since => found_one.claimed_at,
-    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text,
-      'worker', found_one.name, 'sameKey', found_one.same_key),
-    remedy => 'npx sluice explain ' || m.queue || ' ' || found_one.id, pid => holder);
-END
-$$;
-
--- Up to `most` permits of a queue (tenant '') or of a tenant that are taken: how many each of their holders has.
-CREATE FUNCTION sluice_private.permits_taken(queue text, tenant text, most integer, locks jsonb)
-RETURNS TABLE (holder text, count bigint)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT t.holder, count(*) FROM (
-    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce((
-             SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer
-           ), 'unknown')
-           WHEN m.lease < 0 THEN 'claim ' || -m.lease
-           WHEN locks ->> p.xmax::text = '0' THEN 'a prepared transaction'
-           ELSE 'server process ' || (locks ->> p.xmax::text) END AS holder
-    FROM (
-      SELECT p.message_id, p.lease, p.xmax FROM sluice.permit p
-      WHERE p.queue = permits_taken.queue AND p.tenant = permits_taken.tenant
-      ORDER BY p.queue, p.tenant, p.n LIMIT permits_taken.most
-    ) p LEFT JOIN LATERAL (
-      SELECT m.lease FROM sluice.message m
-      WHERE m.queue = permits_taken.queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at > clock_timestamp()
-      LIMIT 1
-    ) m ON true
-  ) t
-  WHERE t.holder IS NOT NULL GROUP BY t.holder ORDER BY 2 DESC, 1
-$$;
-
--- All permits of the queue, or of the tenant, are taken: as many as its limit, which is at most 10,000, are looked at.
-CREATE FUNCTION sluice_private.why_no_permit(queue text, tenant text, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  most integer := (SELECT CASE tenant WHEN '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q
-    WHERE q.queue = queue);
-  taken bigint;
-  holders jsonb;
-  words text;
-BEGIN
-  IF most IS NULL OR tenant IS NULL THEN
-    RETURN;
-  END IF;
-  SELECT sum(t.count), jsonb_agg(jsonb_build_object('holder', t.holder, 'count', t.count)) FILTER (WHERE t.at <= 10),
-         string_agg(format('%s has %s', t.holder, t.count), ', ') FILTER (WHERE t.at <= 3)
-  INTO taken, holders, words
-  FROM (SELECT t.*, row_number() OVER () AS at FROM sluice_private.permits_taken(queue, tenant, 10000, locks) t) t;
-  IF taken >= most THEN
-    RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_limit' ELSE 'tenant_limit' END,
-      format('%s has its limit of %s in flight: %s%s.', CASE tenant WHEN '' THEN format('Queue "%s"', queue)
-        ELSE 'Tenant ' || sluice_private.quoted(tenant) END, sluice_private.counted(most, 'message'), words,
-        CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
-      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
-        'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
-        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
-  END IF;
-END
-$$;
-
--- The rate of the queue, or of the tenant, leaves no token now.
-CREATE FUNCTION sluice_private.why_no_token(queue text, tenant text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  flow record;
-  next_at timestamptz;
-BEGIN
-  SELECT r.rate, r.ms, b.tokens, b.at INTO flow
-  FROM sluice.queue q CROSS JOIN LATERAL (
-    SELECT CASE tenant WHEN '' THEN q.rate ELSE q.tenant_rate END AS rate,
-           coalesce(CASE tenant WHEN '' THEN q.rate_ms ELSE q.tenant_rate_ms END, 1000) AS ms
-  ) r JOIN sluice.bucket b ON b.queue = q.queue AND b.tenant = tenant
-  WHERE q.queue = queue AND r.rate IS NOT NULL;
-  next_at := flow.at + (1 - flow.tokens) * flow.ms / flow.rate * interval '1 millisecond';
-  IF next_at > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_rate' ELSE 'tenant_rate' END,
-      format('%s may begin %s in %s, and has begun them: the next token comes in %s.', CASE tenant
-        WHEN '' THEN format('Queue "%s"', queue) ELSE 'Tenant ' || sluice_private.quoted(tenant) END,
-        sluice_private.counted(flow.rate, 'message'), sluice_private.ms_words(flow.ms),
-        sluice_private.span_words(next_at)),
-      until => next_at,
-      details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue,
-        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, flow.rate * 2, flow.ms));
-  END IF;
-END
-$$;
-
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
--- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
--- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
-CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+-- Called by each pass of maintenance. Returns false if that was done within the last minute, or if there are no queues.
+CREATE FUNCTION sluice_private.note_backlogs() RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
-  IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at), count(*) > 1000
-    INTO count, more FROM (
-      SELECT e.ordering_key, e.due_at FROM sluice.message e
-      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
-      ORDER BY e.slot, e.id LIMIT 1001
-    ) e;
-  ELSIF by_tenant THEN
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
-        WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
-          AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
-        ORDER BY e.due_at, e.id LIMIT 1001
-      ) e LIMIT 1001
-    ) e;
-  ELSE
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
-        WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
-          AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
-        ORDER BY e.due_at, e.id LIMIT 1001
-      ) e LIMIT 1001
-    ) e;
+  DELETE FROM sluice.backlog_sample s WHERE s.at < now_at - interval '2 days' OR s.at > now_at + interval '1 day';
+  IF EXISTS (SELECT FROM sluice.backlog_sample s WHERE s.at > now_at - interval '55 seconds') THEN
+    RETURN false;
   END IF;
-END
-$$;
-
--- It is due: how many go before it, or none.
-CREATE FUNCTION sluice_private.why_behind(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  by_tenant boolean := m.tenant IS NOT NULL AND EXISTS (SELECT FROM sluice.queue q
-    WHERE q.queue = m.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL));
-  before record := sluice_private.count_before(m, by_tenant);
-BEGIN
-  IF before.count > 0 OR before.more THEN
-    RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
-      sluice_private.span_words(m.due_at),
-      CASE WHEN before.more AND m.slot IS NOT NULL THEN 'more than 1,000 messages of its slot'
-           WHEN before.more THEN 'more than 1,000 due messages'
-           ELSE sluice_private.counted(before.count, 'due message') END
-        || CASE WHEN before.more THEN '' WHEN m.slot IS NOT NULL THEN ' of its ordering key' ELSE '' END,
-      CASE WHEN before.count = 1 AND NOT before.more THEN ' goes' ELSE ' go' END,
-      CASE WHEN by_tenant THEN ' in the turn of its tenant' END),
-      since => m.due_at, details => jsonb_build_object('count', before.count, 'more', before.more));
-  END IF;
-END
-$$;
-
--- schema/65_explain.sql
---
--- Explains one message: why it is not running, by its id or its dedupe key.
---
--- Public functions: sluice.explain.
-
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
--- caller.
-CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation,
-           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
-         r.details || coalesce(f.facts, '{}'), r.remedy
-  FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
-  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
-  ORDER BY r.ordinal
-$$;
-
--- Of a message that is there and in nobody's hands: what keeps it waiting, in the order in which it has to go.
-CREATE FUNCTION sluice_private.waiting_reasons(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_later(m);
-  RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
-  RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
-  RETURN QUERY SELECT * FROM sluice_private.why_held(m);
-  RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
-  RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
-  RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
-  RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
-  RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
-  IF m.due_at <= clock_timestamp() THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
-    RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
-  END IF;
-END
-$$;
-
--- Of a message that is not there: it is dead, or has succeeded, or is gone.
-CREATE FUNCTION sluice_private.missing_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
-  IF NOT FOUND THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
-  END IF;
-  IF NOT FOUND THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
-  END IF;
-END
-$$;
-
--- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a
--- backlog; the functions within inherit them. row_security off: a policy that would hide messages is an error.
-CREATE FUNCTION sluice_private.message_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_nestloop = on SET enable_indexscan = on AS $$
-#variable_conflict use_variable
-DECLARE
-  m sluice.message;
-  locks jsonb := sluice_private.row_locks();
-  holder integer;
-  reasons sluice_private.reason[];
-BEGIN
-  SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = id;
-  IF m.id IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
-    RETURN;
-  END IF;
-  holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
-  IF m.lease <> 0 AND m.due_at > clock_timestamp() THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
-  ELSE
-    reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
-    IF reasons <> '{}' THEN
-      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
-    END IF;
-  END IF;
-  IF reasons = '{}' THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);
-  END IF;
-  IF reasons = '{}' THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
-  END IF;
-  IF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now',
-      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
-        sluice_private.span_words(m.due_at)),
-      since => m.due_at)];
-  END IF;
-  RETURN QUERY SELECT * FROM unnest(reasons);
-  RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
-  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m);
-END
-$$;
-
--- Who has a dedupe key: of a pointer's two messages the one that is in flight goes before the one that follows it.
-CREATE FUNCTION sluice_private.key_holders(pointer sluice.dedupe, locks jsonb) RETURNS bigint[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT ARRAY(
-    SELECT m.id FROM unnest(ARRAY[pointer.running_id, pointer.message_id]) WITH ORDINALITY AS given (id, ordinal)
-    CROSS JOIN LATERAL (
-      SELECT m.id, m.expires_at, m.lease, m.due_at, m.xmax FROM sluice.message m
-      WHERE m.queue = pointer.queue AND m.id = given.id LIMIT 1
-    ) m
-    WHERE coalesce(m.expires_at > clock_timestamp(), true) OR m.lease <> 0 AND m.due_at > clock_timestamp()
-      OR locks ? m.xmax::text
-    ORDER BY given.ordinal
-  )
-$$;
-
--- Who has a dedupe key, and until when. kept: the window after success that ends last.
-CREATE FUNCTION sluice_private.why_key(
-  queue text, dedupe_key text, pointer sluice.dedupe, kept sluice.kept_key, holders bigint[]
-) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
-BEGIN
-  IF holders <> '{}' THEN
-    RETURN NEXT sluice_private.say('key_taken',
-      format('Message %s has the dedupe key %s', holders[1], name)
-        || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
-      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
-      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
-      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
-  ELSIF kept.until IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
-        sluice_private.span_words(kept.until)),
-      until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
-  ELSIF pointer.until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('key_kept',
-      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
-        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
-      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
-  ELSE
-    RETURN NEXT sluice_private.say('key_free',
-      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
-      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
-  END IF;
-END
-$$;
-
--- Who has a dedupe key, and until when; and then the reasons of the message that has it.
-CREATE FUNCTION sluice_private.key_reasons(queue text, dedupe_key text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on AS $$
-#variable_conflict use_variable
-DECLARE
-  locks jsonb := sluice_private.row_locks();
-  pointer sluice.dedupe;
-  kept sluice.kept_key;
-  holders bigint[];
-  writer integer;
-BEGIN
-  SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
-    WHERE d.queue = queue AND d.key = dedupe_key);
-  SELECT k.* INTO kept FROM sluice.kept_key k
-  WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
-  holders := sluice_private.key_holders(pointer, locks);
-  RETURN QUERY SELECT * FROM sluice_private.why_key(queue, dedupe_key, pointer, kept, holders);
-  IF writer IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('key_locked',
-      'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);
-  ELSIF pointer.message_id IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
-  END IF;
-  IF holders <> '{}' THEN
-    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, holders[1]);
-  ELSE
-    RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, pointer.message_id);
-  END IF;
-END
-$$;
-
-CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  IF (id IS NULL) = (dedupe_key IS NULL) THEN
-    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
-      CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
-      USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
-  END IF;
-  IF id IS NOT NULL THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-  ELSE
-    reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-  END IF;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
-$$;
-COMMENT ON FUNCTION sluice.explain IS
-  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It '
-  'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
-  'it.';
-
--- schema/66_explain_event.sql
---
--- Explains an event of a group: why the group has not handled it.
---
--- Public functions: sluice.explain_event.
-
--- The partition and the key of an event; no row: it is not there, or not visible yet. One descent for each partition,
--- in one segment.
-CREATE FUNCTION sluice_private.event_at(log sluice.stream, at bigint)
-RETURNS TABLE (partition smallint, ordering_key text, appended_at timestamptz)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY EXECUTE format($query$
-    SELECT e.partition, e.ordering_key::text, e.appended_at FROM generate_series(0, $1 - 1) AS s (partition)
-    CROSS JOIN LATERAL (
-      SELECT e.partition, e.ordering_key, e.appended_at FROM %s e
-      WHERE e.partition = s.partition AND e.position = $2 LIMIT 1
-    ) e
-  $query$, sluice_private.part_of_log('event_' || log.id, at - 1, at)) USING log.partitions, at;
-END
-$$;
-
--- The group reads nothing until it is moved: retention took events that it had not read.
-CREATE FUNCTION sluice_private.why_lost(g sluice.stream_group) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF g.lost_from IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('lost_events',
-      format('Retention removed the events from %s to %s before group "%s" had read them. The group reads nothing '
-        'until it is moved.', g.lost_from, g.lost_to, g.name),
-      details => jsonb_build_object('lostFrom', g.lost_from, 'lostTo', g.lost_to),
-      remedy => format('npx sluice group seek %s %s --to start', g.stream, g.name));
-  END IF;
-END
-$$;
-
--- The partition waits for its next event, which has failed.
-CREATE FUNCTION sluice_private.why_partition_waits(g sluice.stream_group, part record)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF part.held_until > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say(
-      CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
-      format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream,
-        part.next_position, part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''),
-        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
-          ELSE 'It waits until the event is retried or skipped by hand' END),
-      until => CASE WHEN isfinite(part.held_until) THEN part.held_until END,
-      details => jsonb_build_object('partition', part.partition, 'position', part.next_position,
-        'attempt', part.attempt, 'error', left(part.last_error, 2000)),
-      remedy => format('npx sluice group retry %s %s --partition %s', g.stream, g.name, part.partition));
-  END IF;
-END
-$$;
-
--- Behind its stable end a partition is not read: a transaction that has appended to it is open.
-CREATE FUNCTION sluice_private.why_open_append(part record, at bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF at > part.stable_end THEN
-    RETURN NEXT sluice_private.say('open_append',
-      format('A transaction that has appended to partition %s is open: groups read it up to position %s, and no '
-        'further before that transaction ends.', part.partition, part.stable_end),
-      since => part.open_since,
-      details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
-      remedy => 'SELECT pg_terminate_backend(' || part.open_pid || ');', pid => coalesce(part.open_pid, 0));
-  END IF;
-END
-$$;
-
--- A batch has the partition: the session that has its lock, and the worker that has recorded the event.
-CREATE FUNCTION sluice_private.why_partition_busy(g sluice.stream_group, part record, at bigint)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  holder integer := (SELECT coalesce(l.pid, 0) FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.classid = 746503 AND l.objid = (g.id << 6 | part.partition)::oid
-      AND l.objsubid = 2 AND l.granted
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
-  batch record;
-BEGIN
-  SELECT w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
-  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-  WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
-  IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('in_flight',
-      format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
-        sluice_private.counted(batch.events, 'event')),
-      since => batch.claimed_at,
-      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
-        'batch', batch.events),
-      pid => holder);
-  ELSIF holder IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('partition_busy',
-      format('A batch of the group has locked partition %s.', part.partition),
-      details => jsonb_build_object('partition', part.partition), pid => holder);
-  END IF;
-END
-$$;
-
--- How many unread events of its partition go before one, up to 1,001: a range of (partition, position).
-CREATE FUNCTION sluice_private.count_events_before(log sluice.stream, part record, at bigint) RETURNS bigint
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  found_count bigint;
-BEGIN
-  EXECUTE format('SELECT count(*) FROM (
-      SELECT FROM %s e WHERE e.partition = $1 AND e.position > $2 AND e.position < $3 ORDER BY e.position LIMIT 1001
-    ) e', sluice_private.part_of_log('event_' || log.id, part.position, at - 1))
-  INTO found_count USING part.partition, part.position, at;
-  RETURN found_count;
-END
-$$;
-
--- Of an event that is not there: it is gone, or no event, or not committed.
-CREATE FUNCTION sluice_private.why_no_event(log sluice.stream, g sluice.stream_group, at bigint, head bigint)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF at > head THEN
-    RETURN NEXT sluice_private.say('never_existed',
-      format('Stream "%s" has no event %s: the last position so far is %s.', log.stream, at, head),
-      details => jsonb_build_object('head', head));
-  ELSIF at <= log.trimmed_to THEN
-    RETURN NEXT sluice_private.say('trimmed',
-      format('Retention has removed the events of stream "%s" up to %s%s.', log.stream, log.trimmed_to,
-        CASE WHEN at BETWEEN g.lost_from AND g.lost_to
-        THEN format('; group "%s" may not have read it', g.name) ELSE '' END),
-      details => jsonb_build_object('trimmedTo', log.trimmed_to));
-  ELSE
-    RETURN QUERY SELECT s.* FROM sluice_private.open_appends_of(log.id) o
-    CROSS JOIN LATERAL sluice_private.say('not_committed',
-      format('A transaction that has appended to partition %s is open. If it appended the event, that appears with '
-        'its COMMIT.', o.partition), since => o.since, pid => coalesce(o.pid, 0)) s
-    ORDER BY o.since, o.partition LIMIT 5;
-    RETURN NEXT sluice_private.say('not_found',
-      format('Stream "%s" has no event %s: the append that drew this position was rolled back, or is not committed.',
-        log.stream, at));
-  END IF;
-END
-$$;
-
--- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most
--- 10,000 messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest
--- 10,000.
-CREATE FUNCTION sluice_private.message_of_event(queue text, at bigint, ordering_key text) RETURNS bigint
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  slot smallint := (hashtextextended(ordering_key COLLATE "C", 0) & 255)::smallint;
-  message_id bigint;
-BEGIN
-  IF slot IS NULL THEN
-    SELECT m.id INTO message_id FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-      SELECT m.id, m.event_position FROM sluice.message m
-      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 10000
-    ) m WHERE m.event_position = at LIMIT 1;
-  ELSE
-    SELECT m.id INTO message_id FROM (
-      SELECT m.id, m.event_position FROM sluice.message m
-      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot
-      ORDER BY m.slot, m.id LIMIT 10000
-    ) m WHERE m.event_position = at LIMIT 1;
-  END IF;
-  RETURN coalesce(message_id, (
-    SELECT d.id FROM (
-      SELECT d.id, d.event_position FROM sluice.dead_letter d WHERE d.queue = queue
-      ORDER BY d.died_at DESC, d.id DESC LIMIT 10000
-    ) d WHERE d.event_position = at LIMIT 1
-  ));
-END
-$$;
-
--- Of an event that the group has not read.
-CREATE FUNCTION sluice_private.unread_event_reasons(log sluice.stream, g sluice.stream_group, part record, at bigint)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  queue text := g.stream || ':' || g.name;
-  reasons sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_lost(g) r);
-  before bigint := sluice_private.count_events_before(log, part, at);
-BEGIN
-  reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_paused(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
-    || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
-    || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
-    || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
-  IF before > 0 THEN
-    reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.',
-        CASE WHEN before > 1000 THEN 'More than 1,000 unread events'
-          ELSE sluice_private.counted(before, 'unread event') END,
-        CASE before WHEN 1 THEN 'goes' ELSE 'go' END),
-      since => part.next_appended_at,
-      details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
-  ELSIF reasons = '{}' THEN
-    reasons := reasons || sluice_private.say('due_now',
-      'It is the next event of its partition, and nothing is in its way: the next claim takes it.',
-      since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
-  END IF;
-  RETURN QUERY SELECT * FROM unnest(reasons);
-  RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
-END
-$$;
-
-CREATE FUNCTION sluice_private.event_reasons(stream text, name text, at bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_nestloop = on SET enable_indexscan = on AS $$
-DECLARE
-  log sluice.stream := sluice_private.find_stream(stream);
-  this_group sluice.stream_group := sluice_private.find_group(stream, name);
-  queue text := log.stream || ':' || this_group.name;
-  event record;
-  part record;
-  message_id bigint;
-BEGIN
-  SELECT e.* INTO event FROM sluice_private.event_at(log, at) e;
-  SELECT p.* INTO part FROM sluice_private.read_group_partitions(event_reasons.stream, event_reasons.name, 1) p
-  WHERE p.partition = event.partition;
-  IF event.partition IS NOT NULL AND at > greatest(part.position, log.trimmed_to) THEN
-    RETURN QUERY SELECT * FROM sluice_private.unread_event_reasons(log, this_group, part, at);
-    RETURN;
-  END IF;
-  message_id := CASE WHEN event.partition IS NOT NULL OR at <= log.trimmed_to
-    THEN sluice_private.message_of_event(queue, at, event.ordering_key) END;
-  IF message_id IS NOT NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
-    RETURN NEXT sluice_private.say('deferred',
-      format('The event is message %s of queue "%s".', message_id, queue),
-      details => jsonb_build_object('message', message_id::text),
-      remedy => format('npx sluice explain %s %s', queue, message_id));
-  ELSIF event.partition IS NULL OR at <= log.trimmed_to THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
-      sluice_private.stream_head(log.positions));
-  ELSE
-    RETURN NEXT sluice_private.say('handled',
-      'The group has read past the event, and neither a message nor a dead letter of its queue is left of it: it was '
-      'handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
-  END IF;
-END
-$$;
-
-CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r
-  )) s
-$$;
-COMMENT ON FUNCTION sluice.explain_event IS
-  'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
-
--- schema/67_explain_queue.sql
---
--- Explains a queue: why nothing moves in it.
---
--- Public functions: sluice.explain_queue.
-
--- The first messages without a key, up to 20 of each priority, by message_due_idx.
-CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         (locks ->> m.xmax::text)::integer
-  FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
-    WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
-    ORDER BY m.due_at, m.id LIMIT 20
-  ) m
-$$;
-
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
--- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
--- held: all that are due wait for another message of their keys; first_id is such a message.
-CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
-  slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (slot) AS (
-    (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
-     ORDER BY m.slot, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.slot FROM found f CROSS JOIN LATERAL (
-      SELECT m.slot FROM sluice.message m
-      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND (m.slot, m.id) > (f.slot, 9223372036854775807)
-      ORDER BY m.slot, m.id LIMIT 1
-    ) n
-  )
-  SELECT f.slot, l.holder, w.due, w.held, w.due_at, w.next_at, w.first_id
-  FROM found f
-  LEFT JOIN LATERAL (
-    SELECT s.held, (locks ->> s.xmax::text)::integer AS holder FROM sluice.slot s
-    WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
-  ) l ON true
-  CROSS JOIN LATERAL (
-    SELECT jsonb_object_agg(c.ordering_key, c.id) AS keys FROM (
-      SELECT m.ordering_key, min(m.id) AS id FROM (
-        SELECT m.ordering_key, m.id FROM sluice.message m
-        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.slot >= f.slot
-          AND m.slot <= f.slot
-        ORDER BY m.slot, m.id, m.lease LIMIT 20
-      ) m GROUP BY m.ordering_key
-    ) c
-  ) closed
-  CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due,
-           count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NOT NULL) AS held,
-           min(m.due_at) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due_at,
-           min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_at,
-           min(h.by_id) FILTER (WHERE m.due_at <= c.now) AS first_id
-    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-      SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease FROM sluice.message m
-      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
-      ORDER BY m.slot, m.id LIMIT 20
-    ) m
-    CROSS JOIN LATERAL (
-      SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
-        THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id) AS by_id
-    ) h
-  ) w
-$$;
-
--- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
--- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
--- reads for the first time has no row.
-CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
-RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  INSERT INTO sluice.backlog_sample (at, queues, groups)
+  SELECT now_at, q.all_of_them, g.all_of_them
   FROM (
-    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
-    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-    WHERE b.queue = in_flight_of.queue LIMIT 1000
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(b.queue, jsonb_build_array(
+             b.due, round(extract(epoch FROM b.oldest_due_age)::numeric * 1000)
+           )) FILTER (WHERE b.due > 0), '{}') AS all_of_them
+    FROM sluice.backlogs b
+  ) q CROSS JOIN (
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(u.queue, jsonb_build_array(
+             u.unread, round(extract(epoch FROM u.oldest_unread_age)::numeric * 1000)
+           )) FILTER (WHERE u.unread > 0), '{}') AS all_of_them
+    FROM sluice.groups u
   ) g
-  WHERE g.id < 0 OR (
-    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
-    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
-  )
-  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
-  UNION ALL
-  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
-  FROM (
-    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
-      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
-      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
-    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
-  ) g
-  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
-  GROUP BY g.claim_id, g.claimed_at
-$$;
-
-CREATE FUNCTION sluice_private.why_in_flight(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM (
-    SELECT sum(h.count)::bigint AS count, min(h.claimed_at) AS since,
-           (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
-    FROM sluice_private.in_flight_of(queue, locks) h
-  ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
-    format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
-      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
-    since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
-    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
-  WHERE t.count > 0
-$$;
-
--- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
-CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (tenant) AS (
-    (SELECT m.tenant::text FROM sluice.queue q CROSS JOIN LATERAL (
-       SELECT m.tenant FROM sluice.message m WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL
-       ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
-     ) m
-     WHERE q.queue = why_tenants_wait.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL))
-    UNION ALL
-    SELECT n.tenant::text FROM found f CROSS JOIN LATERAL (
-      SELECT m.tenant FROM sluice.message m
-      WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL AND m.tenant > f.tenant
-      ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
-    ) n
-  )
-  SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
-    SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
-    UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
-  ) r LIMIT 3
-$$;
-
--- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
-CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
-    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
-  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
-  nearest text := CASE WHEN is_stream
-    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
-    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
-BEGIN
-  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
-    RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
-  ELSE
-    RETURN NEXT sluice_private.say('unknown_queue',
-      format('Queue "%s" has no message, no settings and no worker.', queue)
-      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
-      || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
-      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
-        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+  WHERE q.named + g.named > 0
+  ON CONFLICT (at) DO NOTHING;
+  RETURN FOUND;
 END
 $$;
 
--- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
--- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
-CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
-         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
-         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
-  FROM (
-    SELECT ARRAY(
-      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
-    ) AS ids
-  ) recorded CROSS JOIN LATERAL (
-    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
-           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
-    FROM sluice_private.next_unkeyed(queue, locks) n
-  ) n
-$$;
-
--- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
--- a message that has failed, so that no message without a key is free.
-CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
-         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
-         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
-         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
-  FROM (
-    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
-    FROM sluice_private.look_at_slots(queue, locks) s
-    UNION ALL
-    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
-           h.first_id
-    FROM sluice.slot o
-    CROSS JOIN LATERAL (
-      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
-    ) h
-    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
-    WHERE o.queue = count_slots.queue AND o.slot = 256
-  ) s
-$$;
-
--- What holds up the first messages.
-CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF unkeyed.locked > 0 THEN
-    RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked by a session that is no recorded batch: message %s.',
-        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
-        unkeyed.locked_id),
-      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
-  END IF;
-  IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held',
-      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
-        sluice_private.counted(slots.held, 'slot'), slots.first_id),
-      details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
-      remedy => format('npx sluice explain %s %s', queue, slots.first_id));
-  END IF;
-  IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
-      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
-  END IF;
-END
-$$;
-
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  unkeyed record := sluice_private.count_unkeyed(queue, locks);
-  slots record := sluice_private.count_slots(queue, locks);
-  free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
-  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
-  next_at timestamptz := least(unkeyed.next_at, slots.next_at);
-BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
-  IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(due_at)),
-      since => due_at, details => jsonb_build_object('due', free));
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
-  RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
-  IF unkeyed.expired > 0 THEN
-    RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
-      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
-      remedy => 'npx sluice maintain');
-  END IF;
-  IF free = 0 AND next_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
-  END IF;
-END
-$$;
-
--- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each
--- partition is three descents, and counts 1,000 index entries at most.
-CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  g sluice.stream_group := sluice_private.find_group(split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
-  part record;
-  waits sluice_private.reason[] := '{}';
-  opened sluice_private.reason[] := '{}';
-  unread bigint := 0;
-  oldest timestamptz;
-BEGIN
-  FOR part IN SELECT p.* FROM sluice_private.read_group_partitions(g.stream, g.name, 1000) p LOOP
-    unread := unread + part.unread;
-    oldest := least(oldest, part.next_appended_at);
-    waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
-  END LOOP;
-  RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
-  RETURN QUERY SELECT * FROM unnest(waits[1:5]);
-  RETURN QUERY SELECT * FROM unnest(opened[1:3]);
-  RETURN NEXT CASE WHEN unread > 0
-    THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
-      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
-      details => jsonb_build_object('unread', unread))
-    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
-END
-$$;
-
--- All reasons of a queue, the headline first.
-CREATE FUNCTION sluice_private.queue_reasons(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_nestloop = on SET enable_indexscan = on AS $$
-#variable_conflict use_variable
-DECLARE
-  locks jsonb := sluice_private.row_locks();
-  dead bigint;
-  of_group boolean := sluice_private.is_of_group(queue);
-  has_messages boolean := EXISTS (SELECT FROM (
-    SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
-BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
-  IF has_messages OR of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
-  END IF;
-  IF of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
-  END IF;
-  IF has_messages THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
-    RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
-    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
-  ELSIF NOT of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
-  END IF;
-  SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
-  IF dead > 0 THEN
-    RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
-      THEN 'More than 1,000 dead letters are' WHEN dead = 1 THEN '1 dead letter is'
-      ELSE dead || ' dead letters are' END),
-      details => jsonb_build_object('count', least(dead, 1000)), remedy => format('npx sluice dead list %s', queue));
-  END IF;
-END
-$$;
-
-CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
-  )) s
-$$;
-COMMENT ON FUNCTION sluice.explain_queue IS
-  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
-  'the first messages of each priority, slot and tenant, and counts no backlog.';
-
--- schema/68_explain_schedule.sql
+-- schema/69_held_keys.sql
 --
--- Explains a schedule: why it has not enqueued a message.
+-- Ordering keys whose messages wait for one that has failed or was snoozed.
 --
--- Public functions: sluice.explain_schedule.
+-- Public views: sluice.held_keys.
 
--- Of a schedule whose next occurrence is due, or has not been computed: who could, and why nobody has.
-CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o
-    WHERE o.name = s.name);
-BEGIN
-  IF s.next_at > clock_timestamp() THEN
-    RETURN;
-  END IF;
-  IF holder IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
-  END IF;
-  IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
-    RETURN NEXT sluice_private.say('no_worker',
-      'No worker process is alive: only a process whose Sluice has started looks at schedules.',
-      remedy => 'npx sluice status');
-  END IF;
-  IF s.planned THEN
-    RETURN NEXT sluice_private.say('overdue',
-      format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '
-        'if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
-      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
-      remedy => format('npx sluice schedule run-now %s', s.name));
-  ELSE
-    RETURN NEXT sluice_private.say('not_planned',
-      'Its next occurrence is not computed yet: the next look of a live worker does that.', since => s.next_at);
-  END IF;
-END
-$$;
-
--- Its last message is still there, and it must not overlap.
-CREATE FUNCTION sluice_private.why_overlap(s sluice.schedule) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF NOT s.overlap AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = s.queue AND m.id = s.last_id) THEN
-    RETURN NEXT sluice_private.say('overlap',
-      format('Its last message, %s, is still in queue "%s", and occurrences are skipped until that is gone (overlap: '
-        'false).', s.last_id, s.queue), since => s.last_enqueued_at,
-      details => jsonb_build_object('message', s.last_id::text),
-      remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
-  END IF;
-END
-$$;
-
--- What it has done: its last message, and what it has skipped.
-CREATE FUNCTION sluice_private.schedule_past(s sluice.schedule) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF s.last_id IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('enqueued',
-      format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
-      sluice_private.span_words(s.last_enqueued_at)), since => s.last_enqueued_at,
-      details => jsonb_build_object('message', s.last_id::text, 'occurrence', s.last_at),
-      remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
-  END IF;
-  IF s.skipped > 0 THEN
-    RETURN NEXT sluice_private.say('skipped',
-      format('%s skipped since it was made: more than %s late (missed: %s)%s.',
-        sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.ms_words(s.grace_ms), s.missed,
-      CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
-      details => jsonb_build_object('skipped', s.skipped),
-      remedy => format('npx sluice schedule get %s', s.name));
-  END IF;
-END
-$$;
-
--- There is none of this name. Of the first 200 names it gives the nearest.
-CREATE FUNCTION sluice_private.why_no_schedule(name text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  nearest text := sluice_private.nearest_name(name,
-    ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 200));
-BEGIN
-  RETURN NEXT sluice_private.say('not_found',
-    format('There is no schedule "%s".', name) || coalesce(' Did you mean "' || nearest || '"?', ''),
-    details => jsonb_build_object('nearest', nearest),
-    remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
-END
-$$;
-
-CREATE FUNCTION sluice_private.why_schedule_paused(s sluice.schedule) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF s.paused_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('paused',
-      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
-        coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
-      || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
-      since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
-      remedy => format('npx sluice schedule resume %s', s.name));
-  END IF;
-END
-$$;
-
-CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-#variable_conflict use_variable
-DECLARE
-  s sluice.schedule;
-BEGIN
-  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
-  IF s.name IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_schedule(name);
-    RETURN;
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_schedule_paused(s);
-  IF s.error IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('failed',
-      format('Its next occurrence could not be computed or enqueued: %s.',
-      sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
-      remedy => format('npx sluice schedule get %s', s.name));
-  END IF;
-  IF s.paused_at IS NULL AND s.next_at IS NULL THEN
-    RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,
-      remedy => format('npx sluice schedule get %s', s.name));
-  ELSIF s.paused_at IS NULL THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_overdue(s);
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_overlap(s);
-  IF s.paused_at IS NULL AND s.planned AND s.next_at > clock_timestamp() THEN
-    RETURN NEXT sluice_private.say('not_due',
-      format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
-      until => s.next_at, remedy => format('npx sluice schedule run-now %s', s.name));
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.schedule_past(s);
-END
-$$;
-
-CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+CREATE VIEW sluice.held_keys AS
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), holder AS (
+  SELECT s.queue, (k.value ->> 0)::bigint AS id
+  FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+  WHERE s.held <> '{}'::jsonb AND (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+  UNION
+  SELECT m.queue, m.id FROM sluice.message m CROSS JOIN clock c
+  WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.lease = 0 AND m.due_at > c.now
+), first AS (
+  -- A batch can have put several messages of a key off.
+  SELECT DISTINCT ON (m.queue, m.slot, m.ordering_key)
+         m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, m.ordering_key, m.id, m.attempt,
+         m.failed_at, m.last_error, m.due_at
+  FROM holder h JOIN sluice.message m ON m.queue = h.queue AND m.id = h.id
+  ORDER BY m.queue, m.slot, m.ordering_key, m.id
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r
-  )) s
-$$;
-COMMENT ON FUNCTION sluice.explain_schedule IS
-  'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';
+SELECT f.queue, f.ordering_key::text, f.id AS message_id, f.attempt::integer, f.failed_at, f.last_error, f.due_at::timestamptz,
+       w.messages
+FROM first f JOIN (
+  SELECT m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, count(*) AS messages
+  FROM sluice.message m CROSS JOIN clock c
+  WHERE m.due_at <= c.now AND (m.expires_at IS NULL OR m.expires_at > c.now)
+  GROUP BY m.queue, coalesce(m.slot, 256), coalesce(m.ordering_key, '')
+) w ON w.queue = f.queue AND w.slot = f.slot AND w.key = f.key;
+SELECT sluice_private.describe('{held_keys}', $$
+*: One row per ordering key whose due messages wait for one that has failed or was snoozed. Its cost grows with the table.
+queue: The queue.
+ordering_key: The key; null: the queue is ordered as a whole.
+message_id: The message that they wait for.
+attempt: How many of its attempts have failed.
+failed_at: When it failed last; null: it was snoozed.
+last_error: The error of its last attempt.
+due_at: When it is tried again.
+messages: How many messages that are due wait for it.
+$$);
 
 -- schema/70_doctor_schema.sql
 --
@@ -10784,6 +9614,1942 @@ COMMENT ON FUNCTION sluice.doctor IS
   'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
   'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
   'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
+
+-- schema/80_reasons.sql
+--
+-- What reasons are made of, and which sessions they name.
+--
+-- Each function of the files behind this one returns its reason as one row, or none. All are STABLE and lock nothing. They
+-- run with the rights of the owner, who may read what they read, under planner settings by which no plan walks a backlog:
+-- see sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
+-- adds what its caller may see of it.
+
+CREATE TYPE sluice_private.reason AS (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text,
+  -- The server process that is the reason; 0: a prepared transaction, which has none.
+  pid integer
+);
+
+CREATE FUNCTION sluice_private.say(
+  reason text, explanation text, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+  details jsonb DEFAULT '{}', remedy text DEFAULT NULL, pid integer DEFAULT NULL
+) RETURNS sluice_private.reason
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ROW(say.reason, say.explanation, say.since, say.until, jsonb_strip_nulls(say.details), say.remedy, say.pid)
+    ::sluice_private.reason
+$$;
+
+-- The transactions that run, each with its server process, or 0 for a prepared one. Read once per look.
+CREATE FUNCTION sluice_private.row_locks() RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(jsonb_object_agg(l.transactionid::text, coalesce(l.pid, 0)), '{}') FROM pg_locks l
+  WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+$$;
+
+-- Which of them has locked a row, by its xmax; null: none. A row that several have locked, or one twice, has the number
+-- of a MultiXact there, and nothing tells it from that of a transaction: it is one if there is a MultiXact of this number
+-- and a member of it runs.
+CREATE FUNCTION sluice_private.locker(holder xid, locks jsonb) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF locks ? holder::text THEN
+    RETURN (locks ->> holder::text)::integer;
+  -- A number that is out of this range would be an error.
+  ELSIF locks = '{}' OR holder = '0'::xid OR mxid_age(holder) NOT BETWEEN 1 AND (
+    SELECT mxid_age(d.datminmxid) FROM pg_database d WHERE d.datname = current_database()
+  ) THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT (locks ->> m.xid::text)::integer FROM pg_get_multixact_members(holder) m
+    WHERE locks ? m.xid::text ORDER BY m.mode LIMIT 1);
+END
+$$;
+
+-- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
+-- shows a login no more than their names.
+CREATE FUNCTION sluice_private.session_facts(pid integer) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT jsonb_strip_nulls(jsonb_build_object(
+    'pid', a.pid, 'application', nullif(a.application_name, ''), 'user', a.usename, 'state', a.state,
+    'stateSince', a.state_change, 'querySince', a.query_start, 'transactionSince', a.xact_start,
+    'hidden', CASE WHEN a.backend_start IS NULL THEN true END
+  ))
+  FROM pg_stat_activity a WHERE a.pid = session_facts.pid
+$$;
+
+-- begin: 'It is'
+CREATE FUNCTION sluice_private.session_words(begin text, pid integer, facts jsonb) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE
+    WHEN pid = 0 THEN format('%s a prepared transaction: pg_prepared_xacts lists it.', begin)
+    WHEN facts IS NULL THEN format('Server process %s has ended since.', pid)
+    ELSE format('%s server process %s (%s)%s.', begin, pid,
+      concat_ws(', ', facts ->> 'application', 'user ' || (facts ->> 'user')),
+      CASE WHEN facts ? 'hidden'
+        THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
+        ELSE concat(
+          ', ' || (facts ->> 'state') || ' for ' || sluice_private.span_words((facts ->> 'stateSince')::timestamptz),
+          ', in a transaction for ' || sluice_private.span_words((facts ->> 'transactionSince')::timestamptz)
+        ) END) END
+$$;
+
+-- What ends a session, or shows the prepared transactions, of which nobody knows which one it is.
+CREATE FUNCTION sluice_private.end_of_session(pid integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE pid WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+    ELSE format('SELECT pg_terminate_backend(%s);', pid) END
+$$;
+
+-- The session for which a server process waits, and which waits for no other: it begins with the process, and follows
+-- the locks. 0: a prepared transaction; null: the process waits for no lock.
+CREATE FUNCTION sluice_private.blocker_of(pid integer) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  at integer := pid;
+BEGIN
+  -- pg_blocking_pids stops the server's lock manager for a moment, so it is asked of those that wait alone. Of a deadlock it
+  -- would go round.
+  FOR step IN 1..10 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = at AND NOT l.granted);
+    at := coalesce((pg_blocking_pids(at))[1], at);
+    EXIT WHEN at = 0;
+  END LOOP;
+  RETURN nullif(at, pid);
+END
+$$;
+
+-- Sessions that have locked a table of Sluice against what claims do, or wait to. Where one waits, all that come after it
+-- wait with it. A lock of a table of events or of a day of history concerns no claim.
+CREATE FUNCTION sluice_private.why_table_locked() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
+    FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(event|completed)_'
+    GROUP BY l.pid, l.mode, l.granted
+  ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
+    format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
+        ELSE 'A session waits to lock table %s%s (%s), and all that comes after it waits: %s.' END,
+      t.name, CASE WHEN t.tables > 1 THEN ' and others' ELSE '' END, t.mode,
+      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'no other session can read or write it'
+        ELSE 'no other session can write to it' END),
+    details => jsonb_build_object('table', t.name, 'mode', t.mode, 'granted', t.granted),
+    remedy => sluice_private.end_of_session(coalesce(t.pid, 0)), pid => coalesce(t.pid, 0)) s
+  ORDER BY t.granted DESC, t.mode, t.pid LIMIT 3
+$$;
+
+-- Reasons as their reader sees them: with what the reader may know of the sessions, and of the session for which such a
+-- one waits. It runs with the rights of its caller. Null: a lock of a table kept them from being read. What is gone no
+-- such lock keeps waiting.
+CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.reason, concat_ws(' ', r.explanation,
+           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words('It is', r.pid, f.facts) END,
+           CASE WHEN b.pid IS NOT NULL THEN sluice_private.session_words('It waits for a lock of', b.pid, b.facts) END),
+         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
+         r.details || coalesce(f.facts, '{}')
+           || CASE WHEN b.pid IS NULL THEN '{}' ELSE jsonb_build_object('blockedBy', b.facts) END,
+         CASE WHEN b.pid IS NULL THEN r.remedy ELSE sluice_private.end_of_session(b.pid) END
+  FROM unnest(
+    CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
+      THEN reasons ELSE coalesce(
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked() t) || reasons, '{}'),
+        ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
+          'second, and has ended since: ask again.')]) END
+  ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
+  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
+  LEFT JOIN LATERAL (
+    SELECT w.pid, sluice_private.session_facts(w.pid) AS facts
+    FROM (SELECT sluice_private.blocker_of(r.pid) AS pid WHERE r.pid > 0) w
+  ) b ON true
+  ORDER BY r.ordinal
+$$;
+
+-- schema/81_in_flight_reasons.sql
+--
+-- Reasons of a message that somebody has, or had: a session, a worker, a claim.
+
+-- A worker whose connection is open, and which has been silent for longer than 90 seconds: a heartbeat comes at least
+-- every 30. A pooler's connection proves nothing. The doctor calls it workers.stale.
+CREATE FUNCTION sluice_private.is_stale(w sluice.worker) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT NOT w.pooled AND w.seen_at < clock_timestamp() - interval '90 seconds'
+$$;
+
+CREATE FUNCTION sluice_private.say_stale(w sluice.worker) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('worker_stale',
+    format('Worker %s (process %s on %s) has been silent for %s, and its connection is open: the process hangs or is '
+      'stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
+      sluice_private.span_words(w.seen_at)),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name, 'host', w.host, 'workerPid', w.pid),
+    -- What a process has written about itself must not make another command of it.
+    remedy => format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g')))
+$$;
+
+-- The worker that has a message is such a one.
+CREATE FUNCTION sluice_private.why_owner_stale(worker_id integer) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.worker w CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE w.id = why_owner_stale.worker_id AND sluice_private.is_stale(w)
+$$;
+
+-- A command where no worker is alive: any would do.
+CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
+    THEN 'npx sluice work <module> # any worker will do' END
+$$;
+
+-- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
+-- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
+-- reads for the first time has no row.
+CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
+RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  FROM (
+    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
+    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+    WHERE b.queue = in_flight_of.queue LIMIT 1000
+  ) g
+  WHERE g.id < 0 OR (
+    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id
+      ELSE sluice_private.locker(m.xmax, locks) IS NOT NULL END
+    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
+  )
+  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
+  UNION ALL
+  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
+  FROM (
+    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
+      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
+      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
+    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
+  ) g
+  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
+  GROUP BY g.claim_id, g.claimed_at
+$$;
+
+-- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
+-- batch. A record alone says nothing: it may be of a batch that has just ended.
+CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  batch record;
+BEGIN
+  IF holder IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.id, w.name, w.host, w.pid INTO batch
+  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
+    AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
+  ORDER BY b.claimed_at DESC LIMIT 1;
+  IF batch.name IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
+    RETURN NEXT sluice_private.say('in_flight',
+      format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        m.attempt + 1, batch.messages),
+      since => batch.claimed_at,
+      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
+        'attempt', m.attempt + 1, 'batch', batch.messages),
+      remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
+  ELSE
+    RETURN NEXT sluice_private.say('locked',
+      'A session has locked its row, and no live worker has recorded it: claims pass it over'
+        || CASE WHEN m.slot IS NULL THEN '.' ELSE ', and the later messages of its ordering key.' END,
+      remedy => sluice_private.end_of_session(holder), pid => holder);
+  END IF;
+END
+$$;
+
+-- A worker that is gone has recorded that it had the message. With its session the server ends the transaction, at once
+-- where the process has ended, and when TCP gives up where its machine has.
+CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
+  CROSS JOIN LATERAL sluice_private.say('worker_gone',
+    format('Worker %s, which had it, is gone: it was last seen %s ago. %s; the next look of a live worker counts the '
+      'attempt.', sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at), CASE WHEN holder IS NULL
+        THEN 'The server has freed the message' ELSE 'The message is free when the server ends its session' END),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name), remedy => sluice_private.start_a_worker()) s
+  WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
+$$;
+
+-- It is in flight, and a cancel has been asked for. Requests are kept for an hour, so there are few.
+CREATE FUNCTION sluice_private.why_cancel_asked(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT r.message_id, r.asked_at FROM sluice.cancel_request r WHERE r.queue = m.queue
+    ORDER BY r.queue DESC, r.id DESC LIMIT 1000
+  ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
+    format('A cancel was asked for %s ago: it is removed when its handler has ended.',
+      sluice_private.span_words(r.asked_at)),
+    since => r.asked_at) s
+  WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
+$$;
+
+-- A worker or a claim has it under a lease that has not ended.
+CREATE FUNCTION sluice_private.why_leased(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  owner record;
+  left_words text := sluice_private.span_words(m.due_at);
+BEGIN
+  IF m.lease < 0 THEN
+    SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
+    WHERE c.queue = m.queue AND c.id = -m.lease;
+    RETURN NEXT sluice_private.say('claimed',
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+        sluice_private.counted(coalesce(owner.messages, 1), 'message')),
+      since => owner.claimed_at, until => m.due_at,
+      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
+      remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
+    RETURN;
+  END IF;
+  SELECT w.id, w.name, w.host, w.pid, w.alive, w.seen_at,
+         (SELECT b.claimed_at FROM sluice_private.batch_records() b
+          WHERE b.worker_id = w.id AND b.id = (m.lease & 4294967295)) AS claimed_at
+  INTO owner FROM sluice.workers w WHERE w.id = (m.lease >> 32)::integer;
+  IF owner.alive THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(owner.id);
+  END IF;
+  RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
+    THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
+      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
+    ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
+      'lasts for another %s.',
+      coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
+    since => owner.claimed_at, until => m.due_at,
+    details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
+      'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
+    -- Of a worker that is gone a cancel would remove the message.
+    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
+      ELSE sluice_private.start_a_worker() END);
+END
+$$;
+
+-- Its process died with it, or hung, or its transaction was lost.
+CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  seen record;
+BEGIN
+  SELECT count(*) AS count, max(c.crashed_at) AS last_at, (array_agg(c.worker ORDER BY c.crashed_at DESC))[1] AS worker,
+         (array_agg(c.kind ORDER BY c.crashed_at DESC))[1] AS kind, bool_or(c.alone) AS alone
+  INTO seen FROM (
+    SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
+  ) c;
+  IF seen.count > 0 THEN
+    RETURN NEXT sluice_private.say('crash_evidence',
+      format('%s left unsettled: %s ago %s. %s failed so far%s.',
+      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
+      sluice_private.span_words(seen.last_at),
+      format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
+        ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
+      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
+        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
+      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
+      since => seen.last_at,
+      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
+        'alone', seen.alone));
+  END IF;
+END
+$$;
+
+-- schema/82_waiting_reasons.sql
+--
+-- Reasons why a message that is not in flight waits: its due time, its queue, its workers and its key.
+
+CREATE FUNCTION sluice_private.why_expired(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF m.expires_at <= clock_timestamp() THEN
+    RETURN NEXT sluice_private.say('expired',
+      format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
+        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
+          WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
+      since => m.expires_at, remedy => 'npx sluice maintain');
+  END IF;
+END
+$$;
+
+-- It is not due yet.
+CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
+  remedy text := format('npx sluice message run-now %s %s', m.queue, m.id);
+  left_words text := sluice_private.span_words(m.due_at);
+BEGIN
+  IF m.due_at <= clock_timestamp() THEN
+    RETURN;
+  ELSIF m.attempt > 0 THEN
+    RETURN NEXT sluice_private.say('retrying',
+      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
+        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
+        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
+      since => m.failed_at, until => m.due_at, remedy => remedy,
+      details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
+  ELSE
+    RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
+      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
+      since => m.enqueued_at, until => m.due_at, remedy => remedy);
+  END IF;
+END
+$$;
+
+-- The queue is paused, and a group with its queue.
+CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
+    format('%s "%s" was paused %s ago%s',
+      CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
+      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
+      || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
+    since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
+    remedy => CASE WHEN sluice_private.is_of_group(q.queue)
+      THEN format('npx sluice group resume %s', replace(q.queue, ':', ' '))
+      ELSE format('npx sluice queue resume %s', q.queue) END) s
+  WHERE q.queue = why_paused.queue AND q.paused_at IS NOT NULL
+$$;
+
+-- No live worker consumes the queue. The live ones consume others, perhaps one of nearly the same name.
+CREATE FUNCTION sluice_private.why_no_worker(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  consumed text[];
+  nearest text;
+  gone record;
+  claimed_at timestamptz;
+BEGIN
+  IF EXISTS (SELECT FROM sluice.workers w WHERE queue = ANY (w.queues) AND w.alive) THEN
+    RETURN;
+  END IF;
+  consumed := ARRAY(SELECT DISTINCT c.name FROM sluice.workers w CROSS JOIN LATERAL unnest(w.queues) AS c (name)
+    WHERE w.alive ORDER BY c.name LIMIT 50);
+  nearest := sluice_private.nearest_name(queue, consumed);
+  SELECT w.name, w.seen_at INTO gone FROM sluice.worker w WHERE queue = ANY (w.queues) ORDER BY w.seen_at DESC LIMIT 1;
+  SELECT c.claimed_at INTO claimed_at FROM sluice.claim c WHERE c.queue = queue ORDER BY c.expires_at DESC LIMIT 1;
+  RETURN NEXT sluice_private.say('no_worker', concat_ws(' ',
+    format('No live worker consumes queue "%s".', queue),
+    CASE WHEN nearest IS NOT NULL THEN format('Did you mean "%s"? A worker consumes that.', nearest)
+         WHEN consumed = '{}' THEN 'No worker is alive in this database.'
+         ELSE format('Live workers consume %s.', array_to_string(
+           consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
+    'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
+      || sluice_private.span_words(gone.seen_at) || ' ago.',
+    'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
+    since => gone.seen_at, remedy => 'npx sluice status',
+    details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
+      'lastWorker', gone.name, 'lastClaimAt', claimed_at));
+END
+$$;
+
+-- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  ORDER BY w.seen_at LIMIT 3
+$$;
+
+-- All live workers of the queue are silent.
+CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
+    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+  )
+$$;
+
+-- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
+-- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- 'them'
+CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
+RETURNS TABLE (words text, details jsonb, remedy text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  live record;
+  in_flight bigint;
+BEGIN
+  SELECT count(*) AS count, min(w.name) AS name, count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
+  -- A worker polls once in 1 to 1.2 seconds by default.
+  IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
+    RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
+      '{}'::jsonb, NULL::text;
+    RETURN;
+  END IF;
+  in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
+    WHERE live.count > 0 AND h.holder LIKE 'worker %');
+  RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
+      ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
+        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
+    CASE WHEN in_flight > 0
+      THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
+      ELSE 'npx sluice doctor' END;
+END
+$$;
+
+-- What waits for a message: for which its key is held, or which is or was leased. more: another sentence about it.
+CREATE FUNCTION sluice_private.say_held(
+  what text, queue text, first_id bigint, held_until timestamptz, details jsonb, more text DEFAULT NULL
+) RETURNS sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  other sluice.message;
+  state text;
+BEGIN
+  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = queue AND e.id = first_id;
+  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
+  state := CASE
+    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
+    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
+    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
+    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
+      sluice_private.span_words(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+  RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
+    'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
+    since => other.failed_at, until => held_until,
+    details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
+    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+END
+$$;
+
+-- The message of its key that comes first. In a pipeline that keeps the order of the whole queue, messages without a key
+-- have slot 256.
+CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  hold jsonb := sluice_private.hold_of(m);
+  held_until timestamptz := timestamptz 'epoch' + (hold ->> 1)::bigint * interval '1 microsecond';
+  first_id bigint := CASE WHEN held_until > clock_timestamp() THEN (hold ->> 0)::bigint END;
+BEGIN
+  IF first_id IS NULL OR first_id = m.id THEN
+    held_until := NULL;
+    -- By message_lease_idx, from the first of the slot on: the first 10,000 that closed a key of it.
+    SELECT e.id INTO first_id FROM (
+      SELECT e.id, e.ordering_key FROM sluice.message e
+      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.lease IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot
+      ORDER BY e.slot, e.id, e.lease LIMIT 10000
+    ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
+  END IF;
+  IF first_id <> m.id THEN
+    RETURN NEXT sluice_private.say_held(coalesce('Its ordering key ' || sluice_private.quoted(m.ordering_key),
+      'The queue is handled in order, and'), m.queue, first_id, held_until, '{}');
+  END IF;
+END
+$$;
+
+-- A session that has not locked the slot has locked an earlier message of the key: one of the first 1,000 of the slot.
+-- A claim leaves such a key out.
+CREATE FUNCTION sluice_private.why_key_locked(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  slot_holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = m.slot);
+  earlier record;
+BEGIN
+  SELECT e.id, h.pid INTO earlier FROM (
+    SELECT e.id, e.ordering_key, e.xmax FROM sluice.message e
+    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
+    ORDER BY e.slot, e.id LIMIT 1000
+  ) e CROSS JOIN LATERAL (SELECT sluice_private.locker(e.xmax, locks) AS pid WHERE e.xmax <> '0'::xid) h
+  WHERE e.ordering_key = m.ordering_key AND h.pid IS NOT NULL AND h.pid IS DISTINCT FROM slot_holder LIMIT 1;
+  IF earlier.id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('A session has locked message %s, which its ordering key %s waits for: claims leave the key out.', earlier.id,
+        sluice_private.quoted(m.ordering_key)),
+      details => jsonb_build_object('message', earlier.id::text), remedy => sluice_private.end_of_session(earlier.pid),
+      pid => earlier.pid);
+  END IF;
+END
+$$;
+
+-- A batch has locked the slot of its key. Which message of the slot it has is known as far as the first 200
+-- records and 20 messages of each go.
+CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
+  found_one record;
+BEGIN
+  IF holder IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT b.worker_id, other.id, other.ordering_key IS NOT DISTINCT FROM m.ordering_key AS same_key, w.name, b.claimed_at
+  INTO found_one
+  FROM (SELECT b.* FROM sluice_private.batch_records() b WHERE b.queue = m.queue AND NOT b.leased LIMIT 200) b
+  CROSS JOIN LATERAL unnest(b.message_ids[1:20]) AS given (id)
+  CROSS JOIN LATERAL (
+    SELECT o.id, o.ordering_key FROM sluice.message o
+    WHERE o.queue = m.queue AND o.id = given.id AND o.slot IS NOT DISTINCT FROM m.slot LIMIT 1
+  ) other
+  JOIN sluice.worker w ON w.id = b.worker_id
+  ORDER BY 3 DESC LIMIT 1;
+  RETURN NEXT sluice_private.say('slot_busy', CASE WHEN m.slot IS NULL
+      THEN 'A batch that keeps the order of the whole queue is in flight'
+      ELSE format('A batch has slot %s of 256, to which its ordering key %s belongs', m.slot,
+        sluice_private.quoted(m.ordering_key)) END
+    || CASE WHEN found_one.id IS NULL THEN '.' ELSE format(': worker %s has message %s of %s.',
+      sluice_private.quoted(found_one.name), found_one.id, CASE WHEN m.slot IS NULL THEN 'the queue'
+        WHEN found_one.same_key THEN 'the same key' ELSE 'another key there' END) END,
+    since => found_one.claimed_at,
+    details => jsonb_build_object('slot', coalesce(m.slot, 256), 'message', found_one.id::text,
+      'worker', found_one.name, 'sameKey', found_one.same_key),
+    remedy => 'npx sluice explain ' || m.queue || ' ' || found_one.id, pid => holder);
+END
+$$;
+
+-- schema/83_turn_reasons.sql
+--
+-- Reasons why it is not the turn of a due message: limits, and what goes before it.
+
+-- Up to `most` permits of a queue (tenant '') or of a tenant that are taken: how many each of their holders has.
+CREATE FUNCTION sluice_private.permits_taken(queue text, tenant text, most integer, locks jsonb)
+RETURNS TABLE (holder text, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT t.holder, count(*) FROM (
+    SELECT CASE WHEN m.lease > 0 THEN 'worker ' || coalesce((
+             SELECT sluice_private.quoted(w.name) FROM sluice.worker w WHERE w.id = (m.lease >> 32)::integer
+           ), 'unknown')
+           WHEN m.lease < 0 THEN 'claim ' || -m.lease
+           WHEN locks ->> p.xmax::text = '0' THEN 'a prepared transaction'
+           ELSE 'server process ' || (locks ->> p.xmax::text) END AS holder
+    FROM (
+      SELECT p.message_id, p.lease, p.xmax FROM sluice.permit p
+      WHERE p.queue = permits_taken.queue AND p.tenant = permits_taken.tenant
+      ORDER BY p.queue, p.tenant, p.n LIMIT permits_taken.most
+    ) p LEFT JOIN LATERAL (
+      SELECT m.lease FROM sluice.message m
+      WHERE m.queue = permits_taken.queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at > clock_timestamp()
+      LIMIT 1
+    ) m ON true
+  ) t
+  WHERE t.holder IS NOT NULL GROUP BY t.holder ORDER BY 2 DESC, 1
+$$;
+
+-- All permits of the queue, or of the tenant, are taken: as many as its limit, which is at most 10,000, are looked at.
+CREATE FUNCTION sluice_private.why_no_permit(queue text, tenant text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  most integer := (SELECT CASE tenant WHEN '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q
+    WHERE q.queue = queue);
+  taken bigint;
+  holders jsonb;
+  words text;
+BEGIN
+  IF most IS NULL OR tenant IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT sum(t.count), jsonb_agg(jsonb_build_object('holder', t.holder, 'count', t.count)) FILTER (WHERE t.at <= 10),
+         string_agg(format('%s has %s', t.holder, t.count), ', ') FILTER (WHERE t.at <= 3)
+  INTO taken, holders, words
+  FROM (SELECT t.*, row_number() OVER () AS at FROM sluice_private.permits_taken(queue, tenant, 10000, locks) t) t;
+  IF taken >= most THEN
+    RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_limit' ELSE 'tenant_limit' END,
+      format('%s has its limit of %s in flight: %s%s.', CASE tenant WHEN '' THEN format('Queue "%s"', queue)
+        ELSE 'Tenant ' || sluice_private.quoted(tenant) END, sluice_private.counted(most, 'message'), words,
+        CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
+      details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
+        'tenant', nullif(tenant, '')),
+      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
+  END IF;
+END
+$$;
+
+-- The rate of the queue, or of the tenant, leaves no token now.
+CREATE FUNCTION sluice_private.why_no_token(queue text, tenant text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  flow record;
+  next_at timestamptz;
+BEGIN
+  SELECT r.rate, r.ms, b.tokens, b.at INTO flow
+  FROM sluice.queue q CROSS JOIN LATERAL (
+    SELECT CASE tenant WHEN '' THEN q.rate ELSE q.tenant_rate END AS rate,
+           coalesce(CASE tenant WHEN '' THEN q.rate_ms ELSE q.tenant_rate_ms END, 1000) AS ms
+  ) r JOIN sluice.bucket b ON b.queue = q.queue AND b.tenant = tenant
+  WHERE q.queue = queue AND r.rate IS NOT NULL;
+  next_at := flow.at + (1 - flow.tokens) * flow.ms / flow.rate * interval '1 millisecond';
+  IF next_at > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_rate' ELSE 'tenant_rate' END,
+      format('%s may begin %s in %s, and has begun them: the next token comes in %s.', CASE tenant
+        WHEN '' THEN format('Queue "%s"', queue) ELSE 'Tenant ' || sluice_private.quoted(tenant) END,
+        sluice_private.counted(flow.rate, 'message'), sluice_private.ms_words(flow.ms),
+        sluice_private.span_words(next_at)),
+      until => next_at,
+      details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
+      remedy => format('npx sluice queue set %s --%srate %s/%sms', queue,
+        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, flow.rate * 2, flow.ms));
+  END IF;
+END
+$$;
+
+-- How many due messages wait before one that is due, of the 1,001 next to it in the order of claims: those that a session
+-- has locked are in flight, or another reason. Without a key: those of lower priority numbers, and those of its own that
+-- were due before it, by message_due_idx; in a queue that shares out among tenants, those of its tenant, by
+-- message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+CREATE FUNCTION sluice_private.count_before(
+  m sluice.message, by_tenant boolean, locks jsonb, OUT count bigint, OUT more boolean
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  IF m.slot IS NOT NULL THEN
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND l.is_free), count(*) > 1000
+    INTO count, more FROM (
+      SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
+      WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
+      ORDER BY e.slot, e.id LIMIT 1001
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
+  ELSIF by_tenant THEN
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
+        WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
+          AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
+        ORDER BY e.due_at, e.id LIMIT 1001
+      ) e LIMIT 1001
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
+  ELSE
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
+        WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
+          AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
+        ORDER BY e.due_at, e.id LIMIT 1001
+      ) e LIMIT 1001
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
+  END IF;
+END
+$$;
+
+-- It is due: how many wait before it, or none.
+CREATE FUNCTION sluice_private.why_behind(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  by_tenant boolean := m.tenant IS NOT NULL AND EXISTS (SELECT FROM sluice.queue q
+    WHERE q.queue = m.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL));
+  before record := sluice_private.count_before(m, by_tenant, locks);
+BEGIN
+  IF before.count > 0 OR before.more THEN
+    RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
+      sluice_private.span_words(m.due_at),
+      CASE WHEN before.more AND m.slot IS NOT NULL THEN 'more than 1,000 messages of its slot'
+           WHEN before.more THEN 'more than 1,000 due messages'
+           ELSE sluice_private.counted(before.count, 'due message') END
+        || CASE WHEN before.more THEN '' WHEN m.slot IS NOT NULL THEN ' of its ordering key' ELSE '' END,
+      CASE WHEN before.more THEN ' go' WHEN before.count = 1 THEN ' waits' ELSE ' wait' END,
+      CASE WHEN by_tenant THEN ' in the turn of its tenant' END),
+      since => m.due_at, details => jsonb_build_object('count', before.count, 'more', before.more));
+  END IF;
+END
+$$;
+
+-- Nothing is in its way: when a claim takes it, or who could have.
+CREATE FUNCTION sluice_private.why_due_now(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.takers_of(m.queue, m.due_at, 'it', locks) t
+  CROSS JOIN LATERAL sluice_private.say('due_now',
+    format('It has been due for %s, and nothing is in its way: %s', sluice_private.span_words(m.due_at), t.words),
+    since => m.due_at, details => t.details, remedy => t.remedy) s
+$$;
+
+-- schema/84_gone_reasons.sql
+--
+-- Reasons of a message that is not there: it is dead, has succeeded, is gone, or is not committed.
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
+$$;
+
+-- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
+CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found (queue) AS (
+    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    SELECT n.queue FROM found f CROSS JOIN LATERAL (
+      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
+    ) n
+  )
+  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
+$$;
+
+-- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
+-- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
+-- are looked at; one that was an event has the time of the event. Null: nothing tells.
+CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT least(min(later.enqueued_at), (
+    SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
+  )) FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+    (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
+     ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    (SELECT d.enqueued_at, d.event_position FROM sluice.dead_letter d WHERE d.queue = q.name AND d.id > drawn_before.id
+     ORDER BY d.queue, d.id LIMIT 1)
+  ) later
+  WHERE later.event_position IS NULL
+$$;
+
+-- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
+-- five, as far as the owner of the schema may see how old they are. One that began after the id was drawn has not drawn
+-- it.
+CREATE FUNCTION sluice_private.why_not_committed(drawn_before timestamptz DEFAULT NULL)
+RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.relation = 'sluice.message'::regclass AND l.mode = 'RowExclusiveLock'
+      AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
+  CROSS JOIN LATERAL sluice_private.say('not_committed',
+    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
+    'COMMIT.',
+    pid => coalesce(w.pid, 0)) s
+  WHERE (a.xact_start > why_not_committed.drawn_before) IS NOT TRUE
+  ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
+    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
+      || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
+    since => d.died_at,
+    details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
+    remedy => format('npx sluice dead redrive %s --id %s', d.queue, d.id)) s
+  WHERE d.queue = why_dead.queue AND d.id = why_dead.id
+$$;
+
+CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
+    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
+      WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
+      WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
+    since => c.completed_at,
+    details => jsonb_build_object('attempt', c.attempt, 'worker', c.worker, 'claim', c.claim::text)) s
+  WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
+$$;
+
+-- Of an id that is nowhere in its queue: of a message of another one, or of none.
+CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
+  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
+    SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
+  kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+BEGIN
+  IF elsewhere IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('other_queue',
+      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
+      details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
+    RETURN;
+  ELSIF id > last_id THEN
+    RETURN NEXT sluice_private.say('never_existed',
+      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
+      details => jsonb_build_object('lastId', last_id::text));
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
+  RETURN NEXT sluice_private.say('not_found',
+    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
+      'was rolled back. ', queue, id) || CASE
+    WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
+    ELSE 'Its history does not have it.' END,
+    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+END
+$$;
+
+-- schema/85_explain.sql
+--
+-- Explains one message: why it is not running, by its id or its dedupe key.
+--
+-- Public functions: sluice.explain.
+
+-- Of a message that is there and in nobody's hands: what keeps it waiting, in the order in which it has to go.
+CREATE FUNCTION sluice_private.waiting_reasons(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_later(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_held(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
+  RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
+  IF m.due_at <= clock_timestamp() THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+    RETURN QUERY SELECT * FROM sluice_private.why_behind(m, locks);
+  END IF;
+END
+$$;
+
+-- Of a message that is not there: it is dead, or has succeeded, or is gone.
+CREATE FUNCTION sluice_private.missing_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, id);
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_completed(queue, id);
+  END IF;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_gone(queue, id);
+  END IF;
+END
+$$;
+
+-- All reasons of one message, the headline first. The settings are those without which a plan could read or sort a
+-- backlog; the functions within inherit them. row_security off: a policy that would hide messages is an error.
+CREATE FUNCTION sluice_private.message_reasons(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_nestloop = on SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message;
+  locks jsonb := sluice_private.row_locks();
+  holder integer;
+  reasons sluice_private.reason[];
+BEGIN
+  SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = id;
+  IF m.id IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
+    RETURN;
+  END IF;
+  holder := (SELECT sluice_private.locker(o.xmax, locks) FROM sluice.message o WHERE o.queue = queue AND o.id = id);
+  IF m.lease <> 0 AND m.due_at > clock_timestamp() THEN
+    reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
+  ELSE
+    reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
+    IF reasons <> '{}' THEN
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r)
+        -- A claim may wait for whoever has locked the message.
+        || ARRAY(SELECT r FROM sluice_private.why_slot_busy(m, locks) r WHERE r.pid <> holder);
+    END IF;
+  END IF;
+  IF reasons = '{}' THEN
+    reasons := ARRAY(SELECT r FROM sluice_private.why_expired(m) r);
+  END IF;
+  IF reasons = '{}' THEN
+    reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
+  END IF;
+  IF reasons = '{}' THEN
+    reasons := ARRAY(SELECT r FROM sluice_private.why_due_now(m, locks) r);
+  END IF;
+  RETURN QUERY SELECT * FROM unnest(reasons);
+  RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
+  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m, holder);
+END
+$$;
+
+-- Who has a dedupe key: of a pointer's two messages the one that is in flight goes before the one that follows it.
+CREATE FUNCTION sluice_private.key_holders(pointer sluice.dedupe, locks jsonb) RETURNS bigint[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(
+    SELECT m.id FROM unnest(ARRAY[pointer.running_id, pointer.message_id]) WITH ORDINALITY AS given (id, ordinal)
+    CROSS JOIN LATERAL (
+      SELECT m.id, m.expires_at, m.lease, m.due_at, m.xmax FROM sluice.message m
+      WHERE m.queue = pointer.queue AND m.id = given.id LIMIT 1
+    ) m
+    WHERE coalesce(m.expires_at > clock_timestamp(), true) OR m.lease <> 0 AND m.due_at > clock_timestamp()
+      OR sluice_private.locker(m.xmax, locks) IS NOT NULL
+    ORDER BY given.ordinal
+  )
+$$;
+
+-- Who has a dedupe key, and until when. kept: the window after success that ends last.
+CREATE FUNCTION sluice_private.why_key(
+  queue text, dedupe_key text, pointer sluice.dedupe, kept sluice.kept_key, holders bigint[]
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  name text := sluice_private.quoted(dedupe_key);
+  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+BEGIN
+  IF holders <> '{}' THEN
+    RETURN NEXT sluice_private.say('key_taken',
+      format('Message %s has the dedupe key %s', holders[1], name)
+        || coalesce(', and message ' || holders[2] || ' follows it', '') || '.',
+      until => CASE WHEN pointer.until > clock_timestamp() THEN pointer.until END,
+      details => jsonb_build_object('message', holders[1]::text, 'next', holders[2]::text),
+      remedy => format('npx sluice message cancel %s %s', queue, holders[1]));
+  ELSIF kept.until IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
+        sluice_private.span_words(kept.until)),
+      until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
+  ELSIF pointer.until > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say('key_kept',
+      format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
+        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+      until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
+  ELSE
+    RETURN NEXT sluice_private.say('key_free',
+      format('No message of queue "%s" has the dedupe key %s: the next enqueue with it adds one.', queue, name),
+      details => jsonb_build_object('message', nullif(pointer.message_id, 0)::text));
+  END IF;
+END
+$$;
+
+-- Who has a dedupe key, and until when; and then the reasons of the message that has it.
+CREATE FUNCTION sluice_private.key_reasons(queue text, dedupe_key text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_nestloop = on SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  locks jsonb := sluice_private.row_locks();
+  pointer sluice.dedupe;
+  kept sluice.kept_key;
+  holders bigint[];
+  writer integer;
+BEGIN
+  SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
+  writer := (SELECT sluice_private.locker(d.xmax, locks) FROM sluice.dedupe d
+    WHERE d.queue = queue AND d.key = dedupe_key);
+  SELECT k.* INTO kept FROM sluice.kept_key k
+  WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
+  holders := sluice_private.key_holders(pointer, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_key(queue, dedupe_key, pointer, kept, holders);
+  IF writer IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('key_locked',
+      'A transaction that enqueues with the key is open: other enqueues with it wait.', pid => writer);
+  ELSIF pointer.message_id IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+  END IF;
+  IF holders <> '{}' THEN
+    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, holders[1]);
+  ELSE
+    RETURN QUERY SELECT * FROM sluice_private.why_dead(queue, pointer.message_id);
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  IF (id IS NULL) = (dedupe_key IS NULL) THEN
+    RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
+      CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
+      USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
+  END IF;
+  -- Here, and not within: to call a function that has a message as its argument locks the table.
+  BEGIN
+    IF id IS NOT NULL THEN
+      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
+    ELSE
+      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;
+COMMENT ON FUNCTION sluice.explain IS
+  'Explains why a message is not running, by its id or its dedupe key: one row per reason, the main one first. It '
+  'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
+  'it.';
+
+-- schema/86_explain_event.sql
+--
+-- Explains an event of a group: why the group has not handled it.
+--
+-- Public functions: sluice.explain_event.
+
+-- The partition and the key of an event; no row: it is not there, or not visible yet. One descent for each partition,
+-- in one segment.
+CREATE FUNCTION sluice_private.event_at(log sluice.stream, at bigint)
+RETURNS TABLE (partition smallint, ordering_key text, appended_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($query$
+    SELECT e.partition, e.ordering_key::text, e.appended_at FROM generate_series(0, $1 - 1) AS s (partition)
+    CROSS JOIN LATERAL (
+      SELECT e.partition, e.ordering_key, e.appended_at FROM %s e
+      WHERE e.partition = s.partition AND e.position = $2 LIMIT 1
+    ) e
+  $query$, sluice_private.part_of_log('event_' || log.id, at - 1, at)) USING log.partitions, at;
+END
+$$;
+
+-- The group reads nothing until it is moved: retention took events that it had not read.
+CREATE FUNCTION sluice_private.why_lost(g sluice.stream_group) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF g.lost_from IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('lost_events',
+      format('Retention removed the events from %s to %s before group "%s" had read them. The group reads nothing '
+        'until it is moved.', g.lost_from, g.lost_to, g.name),
+      details => jsonb_build_object('lostFrom', g.lost_from, 'lostTo', g.lost_to),
+      remedy => format('npx sluice group seek %s %s --to start', g.stream, g.name));
+  END IF;
+END
+$$;
+
+-- The partition waits for its next event, which has failed.
+CREATE FUNCTION sluice_private.why_partition_waits(g sluice.stream_group, part record)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF part.held_until > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say(
+      CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
+      format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream,
+        part.next_position, part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''),
+        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
+          ELSE 'It waits until the event is retried or skipped by hand' END),
+      until => CASE WHEN isfinite(part.held_until) THEN part.held_until END,
+      details => jsonb_build_object('partition', part.partition, 'position', part.next_position,
+        'attempt', part.attempt, 'error', left(part.last_error, 2000)),
+      remedy => format('npx sluice group retry %s %s --partition %s', g.stream, g.name, part.partition));
+  END IF;
+END
+$$;
+
+-- Behind its stable end a partition is not read: a transaction that has appended to it is open.
+CREATE FUNCTION sluice_private.why_open_append(part record, at bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF at > part.stable_end THEN
+    RETURN NEXT sluice_private.say('open_append',
+      format('A transaction that has appended to partition %s is open: groups read it up to position %s, and no '
+        'further before that transaction ends.', part.partition, part.stable_end),
+      since => part.open_since,
+      details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
+      remedy => 'SELECT pg_terminate_backend(' || part.open_pid || ');', pid => coalesce(part.open_pid, 0));
+  END IF;
+END
+$$;
+
+-- A batch has the partition: the session that has its lock, and the worker that has recorded the event.
+CREATE FUNCTION sluice_private.why_partition_busy(g sluice.stream_group, part record, at bigint)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  holder integer := (SELECT coalesce(l.pid, 0) FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.classid = 746503 AND l.objid = (g.id << 6 | part.partition)::oid
+      AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
+  batch record;
+BEGIN
+  SELECT w.id, w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
+  FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
+  IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
+    RETURN NEXT sluice_private.say('in_flight',
+      format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.counted(batch.events, 'event')),
+      since => batch.claimed_at,
+      details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
+        'batch', batch.events),
+      pid => holder);
+  ELSIF holder IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('partition_busy',
+      format('A batch of the group has locked partition %s.', part.partition),
+      details => jsonb_build_object('partition', part.partition), pid => holder);
+  END IF;
+END
+$$;
+
+-- How many unread events of its partition go before one, up to 1,001: a range of (partition, position).
+CREATE FUNCTION sluice_private.count_events_before(log sluice.stream, part record, at bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found_count bigint;
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (
+      SELECT FROM %s e WHERE e.partition = $1 AND e.position > $2 AND e.position < $3 ORDER BY e.position LIMIT 1001
+    ) e', sluice_private.part_of_log('event_' || log.id, part.position, at - 1))
+  INTO found_count USING part.partition, part.position, at;
+  RETURN found_count;
+END
+$$;
+
+-- Of an event that is not there: it is gone, or no event, or not committed.
+CREATE FUNCTION sluice_private.why_no_event(log sluice.stream, g sluice.stream_group, at bigint, head bigint)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF at > head THEN
+    RETURN NEXT sluice_private.say('never_existed',
+      format('Stream "%s" has no event %s: the last position so far is %s.', log.stream, at, head),
+      details => jsonb_build_object('head', head));
+  ELSIF at <= log.trimmed_to THEN
+    RETURN NEXT sluice_private.say('trimmed',
+      format('Retention has removed the events of stream "%s" up to %s%s.', log.stream, log.trimmed_to,
+        CASE WHEN at BETWEEN g.lost_from AND g.lost_to
+        THEN format('; group "%s" may not have read it', g.name) ELSE '' END),
+      details => jsonb_build_object('trimmedTo', log.trimmed_to));
+  ELSE
+    RETURN QUERY SELECT s.* FROM sluice_private.open_appends_of(log.id) o
+    CROSS JOIN LATERAL sluice_private.say('not_committed',
+      format('A transaction that has appended to partition %s is open. If it appended the event, that appears with '
+        'its COMMIT.', o.partition), since => o.since, pid => coalesce(o.pid, 0)) s
+    ORDER BY o.since, o.partition LIMIT 5;
+    RETURN NEXT sluice_private.say('not_found',
+      format('Stream "%s" has no event %s: the append that drew this position was rolled back, or is not committed.',
+        log.stream, at));
+  END IF;
+END
+$$;
+
+-- The message or dead letter that an event has become. There is no index on positions: of the group's queue at most
+-- 10,000 messages are looked at, those of the event's slot or those without a key, and of its dead letters the latest
+-- 10,000.
+CREATE FUNCTION sluice_private.message_of_event(queue text, at bigint, ordering_key text) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  slot smallint := (hashtextextended(ordering_key COLLATE "C", 0) & 255)::smallint;
+  message_id bigint;
+BEGIN
+  IF slot IS NULL THEN
+    SELECT m.id INTO message_id FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.event_position FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 10000
+    ) m WHERE m.event_position = at LIMIT 1;
+  ELSE
+    SELECT m.id INTO message_id FROM (
+      SELECT m.id, m.event_position FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND m.slot >= slot AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT 10000
+    ) m WHERE m.event_position = at LIMIT 1;
+  END IF;
+  RETURN coalesce(message_id, (
+    SELECT d.id FROM (
+      SELECT d.id, d.event_position FROM sluice.dead_letter d WHERE d.queue = queue
+      ORDER BY d.died_at DESC, d.id DESC LIMIT 10000
+    ) d WHERE d.event_position = at LIMIT 1
+  ));
+END
+$$;
+
+-- Of an event that the group has not read.
+CREATE FUNCTION sluice_private.unread_event_reasons(log sluice.stream, g sluice.stream_group, part record, at bigint)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  queue text := g.stream || ':' || g.name;
+  reasons sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_lost(g) r);
+  before bigint := sluice_private.count_events_before(log, part, at);
+BEGIN
+  reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_paused(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
+    || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
+    || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
+    || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
+  IF before > 0 THEN
+    reasons := reasons || sluice_private.say('behind', format('%s of its partition %s before it.',
+        CASE WHEN before > 1000 THEN 'More than 1,000 unread events'
+          ELSE sluice_private.counted(before, 'unread event') END,
+        CASE before WHEN 1 THEN 'goes' ELSE 'go' END),
+      since => part.next_appended_at,
+      details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
+  ELSIF reasons = '{}' THEN
+    reasons := reasons || ARRAY(
+      SELECT s FROM sluice_private.takers_of(queue, part.next_appended_at, 'it', sluice_private.row_locks()) t
+      CROSS JOIN LATERAL sluice_private.say('due_now',
+        'It is the next event of its partition, and nothing is in its way: ' || t.words, since => part.next_appended_at,
+        details => t.details || jsonb_build_object('partition', part.partition), remedy => t.remedy) s);
+  END IF;
+  RETURN QUERY SELECT * FROM unnest(reasons);
+  RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
+END
+$$;
+
+CREATE FUNCTION sluice_private.event_reasons(stream text, name text, at bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_nestloop = on SET enable_indexscan = on AS $$
+DECLARE
+  log sluice.stream := sluice_private.find_stream(stream);
+  this_group sluice.stream_group := sluice_private.find_group(stream, name);
+  queue text := log.stream || ':' || this_group.name;
+  event record;
+  part record;
+  message_id bigint;
+BEGIN
+  SELECT e.* INTO event FROM sluice_private.event_at(log, at) e;
+  SELECT p.* INTO part FROM sluice_private.read_group_partitions(event_reasons.stream, event_reasons.name, 1) p
+  WHERE p.partition = event.partition;
+  IF event.partition IS NOT NULL AND at > greatest(part.position, log.trimmed_to) THEN
+    RETURN QUERY SELECT * FROM sluice_private.unread_event_reasons(log, this_group, part, at);
+    RETURN;
+  END IF;
+  message_id := CASE WHEN event.partition IS NOT NULL OR at <= log.trimmed_to
+    THEN sluice_private.message_of_event(queue, at, event.ordering_key) END;
+  IF message_id IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.message_reasons(queue, message_id);
+    RETURN NEXT sluice_private.say('deferred',
+      format('The event is message %s of queue "%s".', message_id, queue),
+      details => jsonb_build_object('message', message_id::text),
+      remedy => format('npx sluice explain %s %s', queue, message_id));
+  ELSIF event.partition IS NULL OR at <= log.trimmed_to THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_event(log, this_group, at,
+      sluice_private.stream_head(log.positions));
+  ELSE
+    RETURN NEXT sluice_private.say('handled',
+      'The group has read past the event, and neither a message nor a dead letter of its queue is left of it: it was '
+      'handled.', details => jsonb_build_object('partitionReadAt', part.moved_at));
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;
+COMMENT ON FUNCTION sluice.explain_event IS
+  'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
+
+-- schema/87_queue_heads.sql
+--
+-- What is first in a queue: the first messages of each priority and of each slot, and what is in flight of it.
+
+-- The first messages without a key, up to 20 of each priority, by message_due_idx.
+CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
+RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
+         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+  FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
+    WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
+    ORDER BY m.due_at, m.id LIMIT 20
+  ) m
+$$;
+
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
+-- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
+-- the key of which is held until then. What is behind a locked message of its key is neither.
+CREATE TYPE sluice_private.slot_head AS (
+  slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
+  locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
+);
+
+-- From one slot to the next by one descent of message_slot_idx, and the closed keys of each by message_lease_idx.
+CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS SETOF sluice_private.slot_head
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found (slot) AS (
+    (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
+     ORDER BY m.slot, m.id LIMIT 1)
+    UNION ALL
+    SELECT n.slot FROM found f CROSS JOIN LATERAL (
+      SELECT m.slot FROM sluice.message m
+      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND (m.slot, m.id) > (f.slot, 9223372036854775807)
+      ORDER BY m.slot, m.id LIMIT 1
+    ) n
+  )
+  SELECT f.slot, l.holder, w.due, w.due_at, w.next_at, w.locked, w.locked_id, w.locked_by, w.held, w.key, w.first_id,
+         timestamptz 'epoch' + (l.held -> w.key ->> 1)::bigint * interval '1 microsecond'
+  FROM found f
+  LEFT JOIN LATERAL (
+    SELECT s.held, sluice_private.locker(s.xmax, locks) AS holder FROM sluice.slot s
+    WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
+  ) l ON true
+  CROSS JOIN LATERAL (
+    SELECT jsonb_object_agg(c.ordering_key, c.id) AS keys FROM (
+      SELECT m.ordering_key, min(m.id) AS id FROM (
+        SELECT m.ordering_key, m.id FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.slot >= f.slot
+          AND m.slot <= f.slot
+        ORDER BY m.slot, m.id, m.lease LIMIT 20
+      ) m GROUP BY m.ordering_key
+    ) c
+  ) closed
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           count(*) FILTER (WHERE d.state = 'locked') AS locked,
+           min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
+           (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
+           count(*) FILTER (WHERE d.state = 'held') AS held,
+           (array_agg(d.ordering_key ORDER BY d.first_id, d.id) FILTER (WHERE d.state = 'held'))[1] AS key,
+           min(d.first_id) FILTER (WHERE d.state = 'held') AS first_id
+    FROM (
+      SELECT m.*, c.now, h.first_id, CASE WHEN m.due_at > c.now THEN 'later' WHEN m.locked_by IS NOT NULL THEN 'locked'
+        WHEN h.first_id IS NOT NULL THEN 'held'
+        WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
+        ELSE 'due' END AS state
+      FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+               CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
+        FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
+        ORDER BY m.slot, m.id LIMIT 20
+      ) m
+      CROSS JOIN LATERAL (
+        SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+          THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id)
+          AS first_id
+      ) h
+    ) d
+  ) w
+$$;
+
+-- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
+-- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
+         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
+  FROM (
+    SELECT ARRAY(
+      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
+    ) AS ids
+  ) recorded CROSS JOIN LATERAL (
+    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
+    FROM sluice_private.next_unkeyed(queue, locks) n
+  ) n
+$$;
+
+-- The slots in numbers. busy: the sessions that have locked slots. whole: a pipeline that keeps the order of the whole
+-- queue has locked slot 256, or holds it for a message that has failed, first_id, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(
+  queue text, heads sluice_private.slot_head[], locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy integer[], OUT locked bigint, OUT locked_id bigint, OUT locked_by integer,
+  OUT whole boolean, OUT first_id bigint, OUT held_until timestamptz
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  holder integer;
+BEGIN
+  SELECT coalesce(sum(h.due) FILTER (WHERE h.holder IS NULL), 0)::bigint,
+         min(h.due_at) FILTER (WHERE h.holder IS NULL), min(h.next_at),
+         coalesce(array_agg(h.holder) FILTER (WHERE h.holder IS NOT NULL), '{}'), coalesce(sum(h.locked), 0)::bigint,
+         min(h.locked_id), (array_agg(h.locked_by ORDER BY h.locked_id) FILTER (WHERE h.locked > 0))[1]
+  INTO free, due_at, next_at, busy, locked, locked_id, locked_by FROM unnest(heads) AS h;
+  SELECT (o.held -> '' ->> 0)::bigint, timestamptz 'epoch' + (o.held -> '' ->> 1)::bigint * interval '1 microsecond',
+         sluice_private.locker(o.xmax, locks)
+  INTO first_id, held_until, holder FROM sluice.slot o WHERE o.queue = queue AND o.slot = 256;
+  IF held_until <= clock_timestamp() THEN
+    first_id := NULL;
+  END IF;
+  busy := CASE WHEN holder IS NULL THEN busy ELSE busy || holder END;
+  whole := holder IS NOT NULL OR first_id IS NOT NULL;
+END
+$$;
+
+-- How many due messages wait with a key that is held, of the first 1,001 of its slot.
+CREATE FUNCTION sluice_private.count_waiting(queue text, head sluice_private.slot_head, OUT count bigint, OUT more boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FILTER (WHERE m.ordering_key = head.key AND m.id <> head.first_id AND m.due_at <= clock_timestamp()),
+         count(*) > 1000
+  FROM (
+    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
+    WHERE m.queue = count_waiting.queue AND m.slot IS NOT NULL AND m.slot >= head.slot AND m.slot <= head.slot
+    ORDER BY m.slot, m.id LIMIT 1001
+  ) m
+$$;
+
+-- schema/88_explain_queue.sql
+--
+-- Explains a queue: why nothing moves in it.
+--
+-- Public functions: sluice.explain_queue.
+
+CREATE FUNCTION sluice_private.why_in_flight(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT sum(h.count)::bigint AS count, min(h.claimed_at) AS since,
+           (array_agg(h.holder ORDER BY h.claimed_at))[1] AS holder
+    FROM sluice_private.in_flight_of(queue, locks) h
+  ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
+    format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
+      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
+    since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
+    remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
+  WHERE t.count > 0
+$$;
+
+-- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found (tenant) AS (
+    (SELECT m.tenant::text FROM sluice.queue q CROSS JOIN LATERAL (
+       SELECT m.tenant FROM sluice.message m WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL
+       ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+     ) m
+     WHERE q.queue = why_tenants_wait.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL))
+    UNION ALL
+    SELECT n.tenant::text FROM found f CROSS JOIN LATERAL (
+      SELECT m.tenant FROM sluice.message m
+      WHERE m.queue = why_tenants_wait.queue AND m.tenant IS NOT NULL AND m.tenant > f.tenant
+      ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+    ) n
+  )
+  SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
+    SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
+    UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
+  ) r LIMIT 3
+$$;
+
+-- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
+CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
+  nearest text := CASE WHEN is_stream
+    THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
+    ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
+BEGIN
+  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
+    RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
+  ELSE
+    RETURN NEXT sluice_private.say('unknown_queue',
+      format('Queue "%s" has no message, no settings and no worker.', queue)
+      || CASE WHEN is_stream THEN ' A stream has this name.' ELSE '' END
+      || coalesce(' Did you mean "' || nearest || '"?', ''), details => jsonb_build_object('nearest', nearest),
+      remedy => coalesce('npx sluice explain ' || nearest, CASE WHEN is_stream
+        THEN 'npx sluice group list ' || queue ELSE 'npx sluice status' END));
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
+END
+$$;
+
+-- The keys that are held, three at most, each with what waits for it.
+CREATE FUNCTION sluice_private.why_keys_held(queue text, heads sluice_private.slot_head[], slots record)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  held sluice_private.slot_head[] := ARRAY(
+    SELECT h FROM unnest(heads) AS h WHERE h.held > 0 ORDER BY h.first_id);
+  head sluice_private.slot_head;
+  waiting record;
+  words text;
+BEGIN
+  IF slots.first_id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say_held('The queue is handled in order, and', queue, slots.first_id, slots.held_until,
+      '{}');
+  END IF;
+  FOREACH head IN ARRAY held[1:3] LOOP
+    waiting := sluice_private.count_waiting(queue, head);
+    words := CASE WHEN waiting.more THEN format('At least %s', waiting.count) ELSE waiting.count::text END
+      || CASE WHEN waiting.count = 1 AND NOT waiting.more THEN ' due message of the key waits'
+         ELSE ' due messages of the key wait' END
+      || CASE WHEN head.first_id = held[3].first_id AND cardinality(held) > 3
+         THEN format(', and keys in %s are held as well.', sluice_private.counted(cardinality(held) - 3, 'other slot'))
+         ELSE '.' END;
+    RETURN NEXT sluice_private.say_held('Ordering key ' || sluice_private.quoted(head.key), queue, head.first_id,
+      CASE WHEN head.held_until > clock_timestamp() THEN head.held_until END,
+      jsonb_build_object('orderingKey', left(head.key, 200), 'count', waiting.count, 'more', waiting.more,
+        'slots', cardinality(held)), words);
+  END LOOP;
+END
+$$;
+
+-- Which of the first messages sessions have locked that are no batches, and which slots are in batches. Of those sessions it
+-- names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  locked bigint := unkeyed.locked + slots.locked;
+  id bigint := coalesce(slots.locked_id, unkeyed.locked_id);
+  holder integer := CASE WHEN slots.locked > 0 THEN slots.locked_by ELSE unkeyed.pid END;
+BEGIN
+  IF locked > 0 THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('%s among the first locked by a session that is no recorded batch: message %s%s.',
+        sluice_private.counted(locked, 'message') || CASE locked WHEN 1 THEN ' is' ELSE ' are' END, id,
+        CASE WHEN slots.locked > 0 THEN ', for which all later ones of its ordering key wait' ELSE '' END),
+      details => jsonb_build_object('locked', locked, 'message', id::text),
+      remedy => sluice_private.end_of_session(holder), pid => holder);
+  END IF;
+  IF slots.busy <> '{}' THEN
+    RETURN NEXT sluice_private.say('slot_busy', CASE WHEN slots.whole AND cardinality(slots.busy) = 1
+        THEN 'A batch that keeps the order of the whole queue is in flight.'
+        ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
+      details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
+        SELECT b.pid FROM unnest(slots.busy) AS b (pid)
+        ORDER BY EXISTS (SELECT FROM pg_locks l WHERE l.pid = b.pid AND NOT l.granted) DESC, b.pid LIMIT 1));
+  END IF;
+END
+$$;
+
+-- What is due and free among the first. stopped: a reason why no claim takes it.
+CREATE FUNCTION sluice_private.say_free(
+  queue text, free bigint, due_at timestamptz, stopped sluice_private.reason[], locks jsonb
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
+  why text := CASE (stopped[1]).reason
+    WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+    WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
+  takers record;
+BEGIN
+  SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
+  RETURN NEXT sluice_private.say('due_now',
+    format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+    since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
+    remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
+END
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others.
+CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
+  slots record := sluice_private.count_slots(queue, heads, locks);
+  free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  next_at timestamptz := least(unkeyed.next_at, slots.next_at);
+BEGIN
+  RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  IF free > 0 THEN
+    RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
+      least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
+  IF unkeyed.expired > 0 THEN
+    RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
+      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
+      remedy => 'npx sluice maintain');
+  END IF;
+  IF free = 0 AND next_at IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('scheduled',
+      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
+  END IF;
+END
+$$;
+
+-- Of a group: what keeps its partitions from being read, five and three at most, and what is not read yet. Each
+-- partition is three descents, and counts 1,000 index entries at most.
+CREATE FUNCTION sluice_private.group_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  g sluice.stream_group := sluice_private.find_group(split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  part record;
+  waits sluice_private.reason[] := '{}';
+  opened sluice_private.reason[] := '{}';
+  unread bigint := 0;
+  oldest timestamptz;
+BEGIN
+  FOR part IN SELECT p.* FROM sluice_private.read_group_partitions(g.stream, g.name, 1000) p LOOP
+    unread := unread + part.unread;
+    oldest := least(oldest, part.next_appended_at);
+    waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
+  END LOOP;
+  RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
+  RETURN QUERY SELECT * FROM unnest(waits[1:5]);
+  RETURN QUERY SELECT * FROM unnest(opened[1:3]);
+  RETURN NEXT CASE WHEN unread > 0
+    THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
+      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      details => jsonb_build_object('unread', unread))
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+END
+$$;
+
+-- All reasons of a queue, the headline first.
+CREATE FUNCTION sluice_private.queue_reasons(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_incremental_sort = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_nestloop = on SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  locks jsonb := sluice_private.row_locks();
+  stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  limits sluice_private.reason[];
+  dead bigint;
+  of_group boolean := sluice_private.is_of_group(queue);
+  has_messages boolean := EXISTS (SELECT FROM (
+    SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
+BEGIN
+  IF has_messages OR of_group THEN
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    RETURN QUERY SELECT * FROM unnest(stopped);
+    RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
+  ELSE
+    RETURN QUERY SELECT * FROM unnest(stopped);
+  END IF;
+  IF of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+  END IF;
+  IF has_messages THEN
+    limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
+      || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
+    RETURN QUERY SELECT * FROM unnest(limits);
+    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
+  ELSIF NOT of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
+  END IF;
+  SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
+  IF dead > 0 THEN
+    RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
+      THEN 'More than 1,000 dead letters are' WHEN dead = 1 THEN '1 dead letter is'
+      ELSE dead || ' dead letters are' END),
+      details => jsonb_build_object('count', least(dead, 1000)), remedy => format('npx sluice dead list %s', queue));
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;
+COMMENT ON FUNCTION sluice.explain_queue IS
+  'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
+  'the first messages of each priority, slot and tenant, and counts no backlog.';
+
+-- schema/89_explain_schedule.sql
+--
+-- Explains a schedule: why it has not enqueued a message.
+--
+-- Public functions: sluice.explain_schedule.
+
+-- Of a schedule whose next occurrence is due, or has not been computed: who could, and why nobody has.
+CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  holder integer := (SELECT sluice_private.locker(o.xmax, sluice_private.row_locks()) FROM sluice.schedule o
+    WHERE o.name = s.name);
+BEGIN
+  IF s.next_at > clock_timestamp() THEN
+    RETURN;
+  END IF;
+  IF holder IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
+      remedy => sluice_private.end_of_session(holder), pid => holder);
+  END IF;
+  IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
+    RETURN NEXT sluice_private.say('no_worker',
+      'No worker process is alive: only a process whose Sluice has started looks at schedules.',
+      remedy => 'npx sluice status');
+  END IF;
+  IF s.planned THEN
+    RETURN NEXT sluice_private.say('overdue',
+      format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '
+        'if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
+      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
+      remedy => format('npx sluice schedule run-now %s', s.name));
+  ELSE
+    RETURN NEXT sluice_private.say('not_planned',
+      'Its next occurrence is not computed yet: the next look of a live worker does that.', since => s.next_at);
+  END IF;
+END
+$$;
+
+-- Its last message is still there, and it must not overlap.
+CREATE FUNCTION sluice_private.why_overlap(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT s.overlap AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = s.queue AND m.id = s.last_id) THEN
+    RETURN NEXT sluice_private.say('overlap',
+      format('Its last message, %s, is still in queue "%s", and occurrences are skipped until that is gone (overlap: '
+        'false).', s.last_id, s.queue), since => s.last_enqueued_at,
+      details => jsonb_build_object('message', s.last_id::text),
+      remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
+  END IF;
+END
+$$;
+
+-- What it has done: its last message, and what it has skipped.
+CREATE FUNCTION sluice_private.schedule_past(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF s.last_id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('enqueued',
+      format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
+      sluice_private.span_words(s.last_enqueued_at)), since => s.last_enqueued_at,
+      details => jsonb_build_object('message', s.last_id::text, 'occurrence', s.last_at),
+      remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
+  END IF;
+  IF s.skipped > 0 THEN
+    RETURN NEXT sluice_private.say('skipped',
+      format('%s skipped since it was made: more than %s late (missed: %s)%s.',
+        sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
+      sluice_private.ms_words(s.grace_ms), s.missed,
+      CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
+      details => jsonb_build_object('skipped', s.skipped),
+      remedy => format('npx sluice schedule get %s', s.name));
+  END IF;
+END
+$$;
+
+-- There is none of this name. Of the first 200 names it gives the nearest.
+CREATE FUNCTION sluice_private.why_no_schedule(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  nearest text := sluice_private.nearest_name(name,
+    ARRAY(SELECT o.name FROM sluice.schedule o ORDER BY o.name LIMIT 200));
+BEGIN
+  RETURN NEXT sluice_private.say('not_found',
+    format('There is no schedule "%s".', name) || coalesce(' Did you mean "' || nearest || '"?', ''),
+    details => jsonb_build_object('nearest', nearest),
+    remedy => coalesce('npx sluice explain --schedule ' || nearest, 'npx sluice schedule list'));
+END
+$$;
+
+CREATE FUNCTION sluice_private.why_schedule_paused(s sluice.schedule) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF s.paused_at IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('paused',
+      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
+        coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
+      || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
+      since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
+      remedy => format('npx sluice schedule resume %s', s.name));
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice_private.schedule_reasons(name text) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  s sluice.schedule;
+BEGIN
+  SELECT o.* INTO s FROM sluice.schedule o WHERE o.name = name;
+  IF s.name IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_no_schedule(name);
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_schedule_paused(s);
+  IF s.error IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('failed',
+      format('Its next occurrence could not be computed or enqueued: %s.',
+      sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
+      remedy => format('npx sluice schedule get %s', s.name));
+  END IF;
+  IF s.paused_at IS NULL AND s.next_at IS NULL THEN
+    RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,
+      remedy => format('npx sluice schedule get %s', s.name));
+  ELSIF s.paused_at IS NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_overdue(s);
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_overlap(s);
+  IF s.paused_at IS NULL AND s.planned AND s.next_at > clock_timestamp() THEN
+    RETURN NEXT sluice_private.say('not_due',
+      format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
+      until => s.next_at, remedy => format('npx sluice schedule run-now %s', s.name));
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.schedule_past(s);
+END
+$$;
+
+CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;
+COMMENT ON FUNCTION sluice.explain_schedule IS
+  'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';
 
 -- schema/90_version.sql
 --

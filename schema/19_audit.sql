@@ -23,6 +23,9 @@ CREATE TABLE sluice.action (
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
 
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
+
 -- Who acts: the name given with the call, else that of the setting sluice.actor, else the login.
 CREATE FUNCTION sluice_private.actor(given text DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

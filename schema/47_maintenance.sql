@@ -61,6 +61,7 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
+  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));

@@ -9,12 +9,14 @@ import {
   type DeadLetterMatch,
   type DeadLetterPage,
   type DeadLetterSummary,
+  type ListedDeadLetter,
   listDeadLetters,
+  listWithoutPayloads,
   readDeadLetter,
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { cursorByTime, ids, instant, limit, readFields, text, unchecked } from './options.ts'
+import { cursorByTime, ids, instant, limit, onByDefault, readFields, text, unchecked } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -38,6 +40,8 @@ export interface DeadLetterFilter<Name extends string = string> {
 
 /** What `deadLetters.list` takes. */
 export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
+  /** False: without payloads and headers, which may be large. @default true */
+  readonly payloads?: boolean | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
   /** The `next` of the page before. Without it, or with null, the list begins with the latest. */
@@ -66,14 +70,22 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   /**
    * Reads a page of dead letters, the latest first.
    *
+   * @param options.payloads false: without payloads and headers. A list that shows none reads no large ones then.
    * @throws SluiceError as {@link Operate}
    *
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
-  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
-    const readers = { ...this.#filter, limit: limit(50), after: cursorByTime(EARLIEST_US) }
+  async list(
+    options: DeadLettersOptions<QueueName<Definitions>> & { readonly payloads: false },
+  ): Promise<DeadLetterPage<ListedDeadLetter>>
+  async list(options?: DeadLettersOptions<QueueName<Definitions>>): Promise<DeadLetterPage>
+  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage<ListedDeadLetter>> {
+    const readers = { ...this.#filter, payloads: onByDefault, limit: limit(50), after: cursorByTime(EARLIEST_US) }
     const search = readFields('deadLetters.list', options, readers, "As in deadLetters.list({ queue: 'emails' })")
-    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
+    const read = search.payloads ? listDeadLetters : listWithoutPayloads
+    const { deadLetters, next } = await this.#operations.read<Awaited<ReturnType<typeof read>>>((execute) =>
+      read(execute, search, search),
+    )
     return { deadLetters, next: next && `${next.us}.${next.id}` }
   }
 

@@ -2,7 +2,7 @@ import { checkId } from '../basics/check-id.ts'
 import { LARGEST_INTEGER } from '../basics/options.ts'
 import { QUEUED_STATES } from '../message.ts'
 import type { MessageStatus } from '../table/operate/message-status.ts'
-import { boolean, count, cursor, limit, oneOf, text } from './options.ts'
+import { boolean, count, cursor, limit, onByDefault, oneOf, text } from './options.ts'
 
 /** The options of `operate.messages.list`: a queue, the filters, and which page. */
 export interface MessagesOptions<Name extends string = string> {
@@ -20,6 +20,8 @@ export interface MessagesOptions<Name extends string = string> {
   readonly held?: boolean | undefined
   /** Only messages with at least this many failed attempts. */
   readonly minAttempts?: number | undefined
+  /** False: without payloads and headers, which may be large. @default true */
+  readonly payloads?: boolean | undefined
   /** The order of the ids, which is roughly that of enqueueing. @default 'newest' */
   readonly order?: 'newest' | 'oldest' | undefined
   /** The most to return, 1 to 10,000. @default 50 */
@@ -36,6 +38,7 @@ export const MESSAGES_FILTER = {
   state: oneOf(QUEUED_STATES, undefined, { dead: 'deadLetters.list lists dead messages' }),
   held: boolean,
   minAttempts: count(0, 0, LARGEST_INTEGER),
+  payloads: onByDefault,
   order: oneOf(['newest', 'oldest']),
   limit: limit(50),
   after: cursor(checkId),

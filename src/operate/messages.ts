@@ -20,8 +20,13 @@ import {
 } from '../table/operate/change-message.ts'
 import { type Explanation, explainMessage } from '../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
-import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
-import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import { type MessagePage, readListedMessages, readMessagePage } from '../table/operate/message-pages.ts'
+import {
+  type ListedMessage,
+  type MessageStatus,
+  peekMessages,
+  readMessageStatus,
+} from '../table/operate/message-status.ts'
 import type { Execute } from '../table/statement.ts'
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
 import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
@@ -43,14 +48,20 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * Reads a page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000
    * messages, so the page can have fewer messages than `limit`, or none, and still have a `next`.
    *
+   * @param options.payloads false: without payloads and headers. A list that shows none reads no large ones then.
    * @throws SluiceError as {@link Operate}
    *
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
-  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
+  async list(
+    options: MessagesOptions<QueueName<Definitions>> & { readonly payloads: false },
+  ): Promise<MessagePage<ListedMessage>>
+  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage>
+  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
     const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
     const search = readFields('messages.list', options, readers, "As in messages.list({ queue: 'emails' })")
-    return this.#operations.read((execute) => readMessagePage(execute, search, search))
+    const read = search.payloads ? readMessagePage : readListedMessages
+    return this.#operations.read<MessagePage<ListedMessage>>((execute) => read(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */

@@ -39,6 +39,9 @@ export const boolean: Reader<boolean | null> = (value, what) => {
 /** False by default. */
 export const flag: Reader<boolean> = (value, what) => boolean(value, what) ?? false
 
+/** True by default. */
+export const onByDefault: Reader<boolean> = (value, what) => boolean(value, what) ?? true
+
 /** An instant in microseconds since 1970. */
 export const instant: Reader<number | null> = (value, what) =>
   value === undefined ? null : dateOf(what, value).getTime() * 1_000

@@ -268,8 +268,17 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
+  /**
+   * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
+   */
+  | { readonly kind: 'telemetry.failed'; readonly error: Error }
   /** A worker process vanished with messages in flight. */
-  | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+  | {
+      readonly kind: 'worker.crashed'
+      readonly workerId: number
+      readonly worker: string
+      readonly messages: number
+    }
 
 /**
  * Adds what was thrown to an event, as a property that is not enumerable, so that a log of the event does not have it.

@@ -5,7 +5,7 @@ import { describe, expect } from 'vitest'
 import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { axeFindings, expectNoSidewaysScroll, openTab, startBrowser, WITHOUT_CHROMIUM } from '../support/browser.ts'
 import { serveHttp } from '../support/http-server.ts'
-import { fillHour, fillShop } from '../support/shop.ts'
+import { fillBacklogs, fillHour, fillShop } from '../support/shop.ts'
 import { test as base, put } from '../support/sluice.ts'
 
 const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202E${'long'.repeat(40)}`
@@ -39,6 +39,7 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
     }) => {
       const { pages } = await fillShop(sluice, word)
       await fillHour(database)
+      await fillBacklogs(database)
       for (const [width, colorScheme] of [
         [1280, 'light'],
         [768, 'dark'],

@@ -1,7 +1,8 @@
 import pg from 'pg'
 import { describe, inject } from 'vitest'
+import { readBacklogs } from '../../src/table/operate/backlogs.ts'
 import { listDeadLetters, readDeadLetter } from '../../src/table/operate/dead-letters.ts'
-import { readMessagePage } from '../../src/table/operate/message-pages.ts'
+import { readListedMessages, readMessagePage } from '../../src/table/operate/message-pages.ts'
 import { peekMessages, readMessageStatus } from '../../src/table/operate/message-status.ts'
 import { readQueueNames } from '../../src/table/operate/queue-status.ts'
 import { PLAN_BY_INDEX } from '../../src/table/planner.ts'
@@ -167,6 +168,24 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
     send: readQueueNames,
     ways: [/^Index (Only )?Scan (message|dead_letter)_pkey$/, died, workers, /^Sort$/],
     buffers: 600,
+  },
+  {
+    name: 'the backlog of a queue',
+    send: (execute) => readBacklogs(execute, 'busy'),
+    ways: [...ofBacklogs, ...aside],
+    buffers: 12_000,
+  },
+  {
+    name: 'the backlogs of all queues',
+    send: (execute) => readBacklogs(execute, null),
+    ways: [...ofBacklogs, died, ...aside],
+    buffers: 36_000,
+  },
+  {
+    name: 'the latest page without payloads',
+    send: (execute) => readListedMessages(execute, { ...ALL, queue: 'busy' }, { ...PAGE, order: 'newest' }),
+    ways: messages,
+    buffers: 100,
   },
   {
     name: 'one message',

@@ -135,6 +135,16 @@ describe('the views, which are a public interface,', () => {
           "keep_unread boolean",
           "created_at timestamp with time zone",
         ],
+        "held_keys": [
+          "queue text",
+          "ordering_key text",
+          "message_id bigint",
+          "attempt integer",
+          "failed_at timestamp with time zone",
+          "last_error text",
+          "due_at timestamp with time zone",
+          "messages bigint",
+        ],
         "in_flight": [
           "queue text",
           "id bigint",

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import { withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
-import { shownJson, withoutPasswords } from '../../packages/dashboard/src/view/json.ts'
+import { shownJson } from '../../packages/dashboard/src/view/json.ts'
 import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
 
 describe('HTML', () => {

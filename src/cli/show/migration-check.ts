@@ -1,5 +1,6 @@
+import { counted } from '../../basics/sentences.ts'
+import { formatAge } from '../../basics/spans.ts'
 import type { BlockingSession, MigrationCheck, VersionInUse } from '../../migrate/check.ts'
-import { counted, formatAge } from './text.ts'
 
 /** What `sluice migrate --check` has found, a sentence to a line. */
 export function formatMigrationCheck({

@@ -41,7 +41,7 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}`,
-    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
+    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk, c.missed,
        c.oldest AS xmin, c.snapshot,
        CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid`,
     rows: `${slots}
@@ -123,7 +123,7 @@ function heldUntil(message: string, slot = 'start'): string {
         CASE WHEN ${message}.id::text <> ${slot}.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
-/** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
+/** A message that has closed its key is locked here, or passed over. The others are locked by {@link LOCKED_ROW}. */
 function isFree(message: string): string {
   return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice_private.lock_due_again($1::text, ${message}.id))`
 }
@@ -139,6 +139,22 @@ const upTo = (slot: string, id: string) => `(m.slot, m.id) <= (${slot}, ${id})`
 const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
 
 /**
+ * Locks the row `next`, as the scan has found it; there is no `m` where that fails. By its ctid, which is a buffer for each
+ * row: if the scan itself locked the rows and skipped some, nobody would know which, and the next one of the key would be taken.
+ */
+const LOCKED_ROW = `LEFT JOIN LATERAL (
+    SELECT ${CLAIMED_COLUMNS}
+    FROM sluice.message m
+    WHERE m.queue = $1::text AND m.ctid = next.ctid AND ${isDue('m')}
+    FOR UPDATE OF m SKIP LOCKED
+  ) m ON true`
+
+/** A row that the claim could not lock, see {@link MissedMessage}. */
+const MISSED = `CASE WHEN m.id IS NULL AND next.id IS NOT NULL THEN pg_catalog.jsonb_build_object(
+           'id', next.id::text, 'key', next.ordering_key, 'locked', sluice_private.is_locked($1::text, next.id))::text
+         END AS missed`
+
+/**
  * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
  * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large.
  */
@@ -147,21 +163,22 @@ const freeSlots = (perSlot: string) =>
     'claim_free_slots',
     '',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk,
+         ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
+    SELECT m.id, m.ctid, m.ordering_key
     FROM sluice.message m
     WHERE NOT start.any_held AND ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND ${isDue('m')}
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
-    FOR UPDATE OF m
-  ) m ON true
-  WHERE m.id IS NOT NULL OR start.any_held`,
+  ) next ON true
+  ${LOCKED_ROW}
+  WHERE next.id IS NOT NULL OR start.any_held`,
   )
 export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$4::integer'))
 export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
@@ -201,8 +218,10 @@ function freeRows(most: string, where: string): string {
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
- * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
+ * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `next` begins at the first
  * live row.
+ *
+ * $12 has the keys that the process leaves out for a moment, see {@link LeftOut}: they count as closed by a message that is not there.
  */
 const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
   orderedClaim(
@@ -216,9 +235,10 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
 )`,
     `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
-         CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
+         CASE WHEN run.walked >= ${LEAST_WALKED} AND (next.id IS NULL OR next.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
-         END AS walk
+         END AS walk,
+         ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT now.held, now.leased, now.any_held, CASE WHEN now.any_held THEN coalesce((
@@ -230,7 +250,7 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
           (${DUE_AGAIN} LIMIT 1), (${COME_BACK}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce($12::jsonb -> locked.slot::text, '{}'::jsonb) AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
@@ -250,16 +270,16 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
     ) w
   ) run
   LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
+    SELECT m.id, m.ctid, m.ordering_key
     FROM sluice.message m
     WHERE (pick.first IS NOT NULL OR NOT start.any_held)
       AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}${isPicked}
       AND CASE WHEN ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us THEN ${isFree('m')} END
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
-    FOR UPDATE OF m
-  ) m ON true
-  WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
+  ) next ON true
+  ${LOCKED_ROW}
+  WHERE next.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
   )
 export const CLAIM_SLOTS = lockingClaim(
   slotsClaim({
@@ -282,7 +302,7 @@ export const LEASE_SLOTS = leasingClaim(
     isPicked: `
       AND m.id = ANY (pick.ids)`,
   }),
-  12,
+  13,
 )
 
 /**
@@ -295,7 +315,7 @@ export const CLAIM_WHOLE_QUEUE = lockingClaim(
     'claim_whole_queue',
     '',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk, NULL AS missed
   FROM ${candidateSlots(`
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id

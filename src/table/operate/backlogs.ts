@@ -27,9 +27,9 @@ export interface QueueBacklog {
   readonly heldKeys: number
 }
 
-/** The backlogs by queue. The cost grows with the number of queues, and not with that of messages. */
-export async function readBacklogs(execute: Execute): Promise<readonly QueueBacklog[]> {
-  return (await execute(BACKLOGS, [])).map(BACKLOG.read)
+/** The backlogs by queue, or of only one. The cost grows with the number of queues, and not with that of messages. */
+export async function readBacklogs(execute: Execute, queue: string | null): Promise<readonly QueueBacklog[]> {
+  return (await execute(BACKLOGS, [queue])).map(BACKLOG.read)
 }
 
 const BACKLOG = shape<QueueBacklog>({
@@ -51,5 +51,6 @@ const BACKLOGS = statement(
   `
 SELECT ${BACKLOG.columns('b')}
 FROM sluice.backlogs b
+WHERE $1::text IS NULL OR b.queue = $1::text
 ORDER BY b.queue`,
 )

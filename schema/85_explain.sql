@@ -2,21 +2,6 @@
 --
 -- Public functions: sluice.explain.
 
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
--- caller.
-CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation,
-           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
-         r.details || coalesce(f.facts, '{}'), r.remedy
-  FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
-  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
-  ORDER BY r.ordinal
-$$;
-
 -- Of a message that is there and in nobody's hands: what keeps it waiting, in the order in which it has to go.
 CREATE FUNCTION sluice_private.waiting_reasons(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -24,7 +9,9 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_later(m);
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
@@ -32,7 +19,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
     RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
-    RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
+    RETURN QUERY SELECT * FROM sluice_private.why_behind(m, locks);
   END IF;
 END
 $$;
@@ -70,13 +57,15 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
     RETURN;
   END IF;
-  holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
+  holder := (SELECT sluice_private.locker(o.xmax, locks) FROM sluice.message o WHERE o.queue = queue AND o.id = id);
   IF m.lease <> 0 AND m.due_at > clock_timestamp() THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
     IF reasons <> '{}' THEN
-      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r)
+        -- A claim may wait for whoever has locked the message.
+        || ARRAY(SELECT r FROM sluice_private.why_slot_busy(m, locks) r WHERE r.pid <> holder);
     END IF;
   END IF;
   IF reasons = '{}' THEN
@@ -86,14 +75,11 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
   IF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now',
-      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
-        sluice_private.span_words(m.due_at)),
-      since => m.due_at)];
+    reasons := ARRAY(SELECT r FROM sluice_private.why_due_now(m, locks) r);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
-  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m, holder);
 END
 $$;
 
@@ -107,7 +93,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       WHERE m.queue = pointer.queue AND m.id = given.id LIMIT 1
     ) m
     WHERE coalesce(m.expires_at > clock_timestamp(), true) OR m.lease <> 0 AND m.due_at > clock_timestamp()
-      OR locks ? m.xmax::text
+      OR sluice_private.locker(m.xmax, locks) IS NOT NULL
     ORDER BY given.ordinal
   )
 $$;
@@ -160,7 +146,7 @@ DECLARE
   writer integer;
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
+  writer := (SELECT sluice_private.locker(d.xmax, locks) FROM sluice.dedupe d
     WHERE d.queue = queue AND d.key = dedupe_key);
   SELECT k.* INTO kept FROM sluice.kept_key k
   WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
@@ -183,7 +169,7 @@ $$;
 CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 #variable_conflict use_variable
 DECLARE
   reasons sluice_private.reason[];
@@ -193,11 +179,16 @@ BEGIN
       CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
-  IF id IS NOT NULL THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-  ELSE
-    reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-  END IF;
+  -- Here, and not within: to call a function that has a message as its argument locks the table.
+  BEGIN
+    IF id IS NOT NULL THEN
+      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
+    ELSE
+      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
   RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
 END
 $$;

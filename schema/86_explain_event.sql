@@ -78,10 +78,11 @@ DECLARE
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
   batch record;
 BEGIN
-  SELECT w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
+  SELECT w.id, w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
@@ -184,6 +185,7 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -194,9 +196,11 @@ BEGIN
       since => part.next_appended_at,
       details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
   ELSIF reasons = '{}' THEN
-    reasons := reasons || sluice_private.say('due_now',
-      'It is the next event of its partition, and nothing is in its way: the next claim takes it.',
-      since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
+    reasons := reasons || ARRAY(
+      SELECT s FROM sluice_private.takers_of(queue, part.next_appended_at, 'it', sluice_private.row_locks()) t
+      CROSS JOIN LATERAL sluice_private.say('due_now',
+        'It is the next event of its partition, and nothing is in its way: ' || t.words, since => part.next_appended_at,
+        details => t.details || jsonb_build_object('partition', part.partition), remedy => t.remedy) s);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
@@ -245,10 +249,17 @@ $$;
 CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';

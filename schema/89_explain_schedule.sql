@@ -6,7 +6,7 @@
 CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o
+  holder integer := (SELECT sluice_private.locker(o.xmax, sluice_private.row_locks()) FROM sluice.schedule o
     WHERE o.name = s.name);
 BEGIN
   IF s.next_at > clock_timestamp() THEN
@@ -14,8 +14,7 @@ BEGIN
   END IF;
   IF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
@@ -138,10 +137,17 @@ $$;
 CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';

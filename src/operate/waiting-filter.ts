@@ -1,9 +1,12 @@
 import { type MessageState, WAITING_STATES } from '../message.ts'
-import type { ClearMatch } from '../table/operate/change-message.ts'
+import type { WaitingMatch } from '../table/operate/waiting-match.ts'
 import { flag, instant, oneOf, readFields, text } from './options.ts'
 
-/** Which messages `operate.queues.clear` removes: those that match everything given and are not in flight. */
-export interface ClearFilter {
+/**
+ * Which messages `operate.queues.clear` removes and `operate.queues.move` moves: those that match everything given and are not
+ * in flight.
+ */
+export interface WaitingFilter {
   readonly type?: string | undefined
   readonly orderingKey?: string | undefined
   readonly tenant?: string | undefined
@@ -17,12 +20,12 @@ export interface ClearFilter {
 }
 
 /** @throws SluiceError OPTION_INVALID */
-export function readClearFilter(filter: ClearFilter): ClearMatch {
-  return readFields('queues.clear', filter, FILTER, "As in queues.clear('emails', { type: 'order.paid' })")
+export function readWaitingFilter(what: string, filter: WaitingFilter, remedy: string): WaitingMatch {
+  return readFields(what, filter, FILTER, remedy)
 }
 
 const ELSEWHERE = {
-  dead: 'operate.deadLetters.delete removes dead letters',
+  dead: 'operate.deadLetters redrives and deletes dead letters',
   in_flight: 'operate.messages.cancel stops a message in flight',
   completed: 'The setting history of the queue says how long completed messages are kept',
 }
