@@ -20,6 +20,7 @@ import {
   type HandlerFor,
   handleDeliveries,
   type Message,
+  type ListedMessage,
   type MessagePage,
   type MessageStatus,
   type Outcome,
@@ -294,7 +295,10 @@ describe('operate', () => {
     expectTypeOf<MessageStatus['dueAt']>().toEqualTypeOf<Date | null>()
     expectTypeOf<DeadLetter['diedAt']>().toEqualTypeOf<Date>()
     expectTypeOf<DeadLetter['payload']>().toBeUnknown()
-    expectTypeOf(sluice.operate.messages.list).returns.resolves.toEqualTypeOf<MessagePage>()
+    const list = () => sluice.operate.messages.list({ queue: 'mails' })
+    const listWithoutPayloads = () => sluice.operate.messages.list({ queue: 'mails', payloads: false })
+    expectTypeOf(list).returns.resolves.toEqualTypeOf<MessagePage>()
+    expectTypeOf(listWithoutPayloads).returns.resolves.toEqualTypeOf<MessagePage<ListedMessage>>()
     expectTypeOf(sluice.operate.deadLetters.get).returns.resolves.toEqualTypeOf<DeadLetter | undefined>()
   })
 
