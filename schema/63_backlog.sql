@@ -74,10 +74,11 @@ CROSS JOIN LATERAL (
 ) gone
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
-    SELECT FROM sluice.message m
-    WHERE m.queue = n.queue AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND m.due_at > clock.now
-    ORDER BY m.due_at LIMIT 10000
-  ) next
+    -- As above.
+    SELECT m.queue FROM sluice.message m
+    WHERE (m.queue, m.due_at) > (n.queue, clock.now) AND m.attempt > 0 AND coalesce(m.lease, 0) = 0
+    ORDER BY m.queue, m.due_at LIMIT 10000
+  ) next WHERE next.queue = n.queue
 ) failed
 CROSS JOIN LATERAL (
   SELECT count(*) AS keys FROM (

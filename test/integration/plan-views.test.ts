@@ -57,7 +57,9 @@ const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
 
 const few = /^(Seq Scan (claim|queue)|Index (Only )?Scan (claim|queue)_\w+)$/
 const retrying = /^Index (Only )?Scan message_retrying_idx$/
-const ofBacklogs = [due, slots, retrying, dead, few, /^Index (Only )?Scan message_pkey$/]
+// The slots of a queue are 257 rows at most. Failed messages have been updated, so that they are analyzed before they are many.
+const heldKeys = /^Bitmap (Index Scan (slot_pkey|message_retrying_idx|message_lease_idx)|Heap Scan)$/
+const ofBacklogs = [heldKeys, due, slots, retrying, dead, few, /^Index (Only )?Scan message_pkey$/]
 
 const VIEWS: readonly (Polled & { readonly text: string })[] = [
   {
