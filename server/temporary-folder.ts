@@ -24,8 +24,8 @@ export async function memoryFolder(prefix: string, user: ServerUser): Promise<st
 const IN_MEMORY = '/dev/shm'
 const TMPFS = 0x01021994
 
-/** Five servers at a time have some 3 GB of data, and the tests some 3 GB besides. */
-const ROOM = 6 * 2 ** 30
+/** Of the tests' servers the four that have most in them have 1.5 GB of data at a time; besides, there are the processes. */
+const ROOM = 4 * 2 ** 30
 
 async function folderIn(place: string, prefix: string, owner: ServerUser): Promise<string> {
   const folder = await mkdtemp(join(place, prefix))
