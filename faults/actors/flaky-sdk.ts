@@ -14,7 +14,12 @@ const SLOW_MS = 20
 export function startFlakySdk(): InstrumentOptions {
   const manager = flaky(new AsyncLocalStorageContextManager().enable()) as ContextManager
   context.setGlobalContextManager(manager)
-  return { tracerProvider: flaky(new BasicTracerProvider()), meterProvider: flaky(new MeterProvider()) }
+  const [tracers, meters] = [new BasicTracerProvider(), new MeterProvider()]
+  // Without a tracer or a meter there would be nothing else to fail.
+  return {
+    tracerProvider: { getTracer: (...args) => flaky(tracers.getTracer(...args)) },
+    meterProvider: { getMeter: (...args) => flaky(meters.getMeter(...args)) },
+  }
 }
 
 /** What its methods return is flaky as well. */

@@ -4,7 +4,7 @@ import { networkOf, type WorkerActor } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import { COUNTS_AGAIN } from '../twins/operation-twins.ts'
+import { NUMBERS_AGAIN } from '../twins/operation-twins.ts'
 
 /** Stands for the minute of the library, so that a run has many rows. */
 const MINUTE_MS = 300
@@ -16,18 +16,21 @@ export const activity = scenario({
   name: 'activity',
   title:
     "a worker's activity is committed, and its connection breaks before the answer; SIGKILL a worker between two rows, in turn",
-  recoveryMs: 8_000,
-  injections: { quick: 2, full: 20 },
+  recoveryMs: 10_000,
+  injections: { quick: 2, full: 12 },
   costsAttempts: true,
+  // What counts is what is counted: a backlog would only take time.
+  load: { lanes: 1 },
   workers: {
     network: true,
     edits: [
       { file: 'services/activity-log.ts', from: 'const MINUTE_MS = 60_000', to: `const MINUTE_MS = ${MINUTE_MS}` },
     ],
   },
-  otherwise: { recoveryMs: 15_000 },
-  stream: { recoveryMs: 12_000 },
-  twin: COUNTS_AGAIN,
+  // Leases that nobody gives back, and the workers that are left.
+  otherwise: { recoveryMs: 20_000 },
+  stream: {},
+  twin: NUMBERS_AGAIN,
   prepare: async (stage) => void (await stage.sql(BOOK_WORKERS)),
   async inject(stage, at) {
     const victim = stage.victim()

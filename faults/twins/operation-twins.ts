@@ -1,9 +1,15 @@
 import type { Twin } from './twins.ts'
 
-export const COUNTS_AGAIN = {
-  name: 'counts-again',
-  title: 'a worker that counts again in each row of its activity what it has written before',
-  edits: [{ file: 'statistics/meter.ts', from: '    this.#activity.clear()\n', to: '' }],
+export const NUMBERS_AGAIN = {
+  name: 'numbers-again',
+  title: 'a row of activity that gets another number when it is written again',
+  edits: [
+    {
+      file: 'table/worker/activity.ts',
+      from: 'SELECT n.worker_id, n.number, n.queues::jsonb\n',
+      to: 'SELECT n.worker_id, (random() * 1000000000)::integer, n.queues::jsonb\n',
+    },
+  ],
   caught: ['miscounted'],
 } as const satisfies Twin
 

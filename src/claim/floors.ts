@@ -37,6 +37,7 @@ const KEEP_SLOTS_MS = 60_000
  * The technique is that of transferwise/tw-tkms ("earliest visible message").
  */
 export class Floors {
+  /** Keys that claims leave out for a moment. */
   readonly leftOut: LeftOut
   readonly #priorities = new Map<number, Position>([[DEFAULT_PRIORITY, BOTTOM]])
   readonly #slots = new Map<number, SlotFloor>()

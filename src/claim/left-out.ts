@@ -18,20 +18,16 @@ export class LeftOut {
 
   /** For a claim. */
   get keys(): KeysOfSlots {
-    const now = this.#now()
-    for (const [slot, keys] of this.#untilMs) {
-      for (const [key, untilMs] of keys) if (untilMs <= now) keys.delete(key)
-      if (keys.size === 0) this.#untilMs.delete(slot)
-    }
+    const left = [...this.#current()]
     return Object.fromEntries(
-      [...this.#untilMs].map(([slot, keys]) => [slot, Object.fromEntries([...keys.keys()].map((key) => [key, '']))]),
+      left.map(([slot, keys]) => [slot, Object.fromEntries([...keys.keys()].map((key) => [key, '']))]),
     )
   }
 
   /** In how many milliseconds the first of them is claimed again; null: there is none. */
   get againMs(): number | null {
-    const ends = [...this.#untilMs.values()].flatMap((keys) => [...keys.values()])
-    return ends.length === 0 ? null : Math.max(0, Math.min(...ends) - this.#now())
+    const ends = [...this.#current().values()].flatMap((keys) => [...keys.values()])
+    return ends.length === 0 ? null : Math.min(...ends) - this.#now()
   }
 
   /** What a claim could not lock, and how many messages it took. Returns whether it helps to claim again at once. */
@@ -39,6 +35,15 @@ export class LeftOut {
     for (const { slot, key, locked } of missed) if (locked === true) this.#add(slot, key)
     this.#missedInARow = missed.length === 0 || taken > 0 ? 0 : this.#missedInARow + 1
     return missed.length > 0 && this.#missedInARow <= MOST_IN_A_ROW
+  }
+
+  #current(): ReadonlyMap<number, ReadonlyMap<string, number>> {
+    const now = this.#now()
+    for (const [slot, keys] of this.#untilMs) {
+      for (const [key, untilMs] of keys) if (untilMs <= now) keys.delete(key)
+      if (keys.size === 0) this.#untilMs.delete(slot)
+    }
+    return this.#untilMs
   }
 
   #add(slot: number, key: string): void {

@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { claimsOf, recordStatements } from '../support/plans/statements.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
@@ -102,10 +103,15 @@ describe('a session that has locked a message with an ordering key', () => {
     await pipeline.drain()
   })
 
-  test('lets a worker sleep, which looks again by itself', async ({ database, queue, locked: { session } }) => {
+  test('lets a worker sleep, which looks again once a second', async ({ database, queue, locked: { session } }) => {
+    const sent = recordStatements()
     const { until, pipeline } = handledBy(PIPELINES.transactional, database, queue, { pollInterval: NO_POLL })
     await until(3, 'the other messages to be handled')
     await raisedFlag(database, queue)
+    const [claims, startedAt] = [claimsOf(sent, queue).length, performance.now()]
+    // A look is six claims or so: by the floors and from the bottom, and again without the key.
+    await waitFor(() => claimsOf(sent, queue).length >= claims + 20, { what: 'further claims' })
+    expect(performance.now() - startedAt).toBeGreaterThan(1_000)
     await session.query('ROLLBACK')
     await until(5, 'the messages of the key to be handled')
     await pipeline.drain()

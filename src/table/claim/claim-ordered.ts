@@ -4,15 +4,9 @@ import { type ClaimedRows, toClaimedRows, toNothing } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
 import { type Lease, leaseParams } from './lease.ts'
 import { isBehind, type KeysOfSlots, type MissedMessage, missedOf } from './missed-message.ts'
-import {
-  CLAIM_FREE_SLOTS,
-  CLAIM_SLOTS,
-  CLAIM_WHOLE_QUEUE,
-  LEASE_FREE_SLOTS,
-  LEASE_SLOTS,
-  MOST_WALKED,
-} from './ordered-statements.ts'
+import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, LEASE_FREE_SLOTS, LEASE_SLOTS, MOST_WALKED } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
+import { CLAIM_WHOLE_QUEUE } from './whole-queue.ts'
 
 /** The slot of all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256

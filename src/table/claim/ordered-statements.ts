@@ -1,15 +1,6 @@
-import { CLAIM_CONTEXT, CLAIMED_COLUMNS, leasingClaim, lockingClaim } from './claim.ts'
-
-/**
- * In an order, a message without a delay is due from its enqueue on. Otherwise, after a clock is set back, or after a
- * standby with a slower clock takes over, it would look like a message with a delay, and later ones would go first. A
- * message that waits for its retry, or was redriven, is due after its enqueue.
- * A lease moves the due time, and its settlement does: one that ends before the enqueue, after the clock was set back, is a
- * lease all the same, and a retry is due when it says.
- */
-export function isDue(message: string): string {
-  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at AND ${message}.lease IS NULL)`
-}
+import { CLAIM_CONTEXT, leasingClaim, lockingClaim } from './claim.ts'
+import { isDue } from './is-due.ts'
+import { LOCKED_ROW, MISSED } from './locked-row.ts'
 
 /** The most rows of a slot with held keys that one claim reads. */
 export const MOST_WALKED = 5_000
@@ -33,7 +24,7 @@ export const KEYS_PER_SLOT = 8
 
 const HIGHEST_ID = '9223372036854775807'
 
-function orderedClaim(name: string, ctes: string, slots: string) {
+export function orderedClaim(name: string, ctes: string, slots: string) {
   return {
     name,
     ctes: `
@@ -50,7 +41,7 @@ WITH clock AS MATERIALIZED (
 }
 
 /** The slots to claim from, each with its first live row, if it has one. */
-function candidateSlots(firstLive: string): string {
+export function candidateSlots(firstLive: string): string {
   return `(
     SELECT start.*, floor.slot, floor.id AS floor_id, (${firstLive}) AS first_live
     FROM (
@@ -137,22 +128,6 @@ function inSlot(slot: string, first: string, beyond: string): string {
 /** The end of a range of rows in a slot. */
 const upTo = (slot: string, id: string) => `(m.slot, m.id) <= (${slot}, ${id})`
 const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
-
-/**
- * Locks the row `next`, as the scan has found it; there is no `m` where that fails. By its ctid, which is a buffer for each
- * row: if the scan itself locked the rows and skipped some, nobody would know which, and the next one of the key would be taken.
- */
-const LOCKED_ROW = `LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
-    FROM sluice.message m
-    WHERE m.queue = $1::text AND m.ctid = next.ctid AND ${isDue('m')}
-    FOR UPDATE OF m SKIP LOCKED
-  ) m ON true`
-
-/** A row that the claim could not lock, see {@link MissedMessage}. */
-const MISSED = `CASE WHEN m.id IS NULL AND next.id IS NOT NULL THEN pg_catalog.jsonb_build_object(
-           'id', next.id::text, 'key', next.ordering_key, 'locked', sluice_private.is_locked($1::text, next.id))::text
-         END AS missed`
 
 /**
  * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
@@ -250,7 +225,7 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
           (${DUE_AGAIN} LIMIT 1), (${COME_BACK}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce($12::jsonb -> locked.slot::text, '{}'::jsonb) AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce($12::text::jsonb -> locked.slot::text, '{}'::jsonb) AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
@@ -303,41 +278,4 @@ export const LEASE_SLOTS = leasingClaim(
       AND m.id = ANY (pick.ids)`,
   }),
   13,
-)
-
-/**
- * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
- * somebody else has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
- * it would keep the connection for as long as a handler takes.
- */
-export const CLAIM_WHOLE_QUEUE = lockingClaim(
-  orderedClaim(
-    'claim_whole_queue',
-    '',
-    `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk, NULL AS missed
-  FROM ${candidateSlots(`
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
-      ORDER BY m.id LIMIT 1
-    `)}
-  CROSS JOIN LATERAL (
-    SELECT FROM sluice.slot s
-    WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
-      AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
-    FOR NO KEY UPDATE OF s SKIP LOCKED
-  ) locked
-  CROSS JOIN LATERAL (
-    SELECT m.id, m.ctid FROM sluice.message m
-    WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= candidate.first_live AND ${isDue('m')}
-    ORDER BY m.id
-    LIMIT (SELECT $4::integer)
-  ) next
-  LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
-    FROM sluice.message m
-    WHERE m.queue = $1::text AND m.id = next.id AND m.ctid = next.ctid AND ${isDue('m')}
-    FOR UPDATE OF m SKIP LOCKED
-  ) m ON true`,
-  ),
 )
