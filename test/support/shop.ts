@@ -69,7 +69,8 @@ export async function fillHour(database: Pick<TestDatabase, 'sql'>): Promise<voi
     })
     await database.sql(
       `INSERT INTO sluice.worker_activity (at, worker_id, number, queues)
-       SELECT now() - (59 - $1::integer) * interval '1 minute', w, $1::integer, $2::jsonb FROM generate_series(1, 2) w`,
+       SELECT now() - (59 - $1::integer) * interval '1 minute', w, $1::integer, $2::jsonb FROM generate_series(1001, 1002) w
+       ON CONFLICT DO NOTHING`,
       [minute, JSON.stringify({ orders: done(1), emails: done(0.4) })],
     )
   }
