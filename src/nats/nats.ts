@@ -1,0 +1,100 @@
+import { jetstream } from '@nats-io/jetstream'
+import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
+import { checkKeys } from '../basics/check-keys.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { expected } from '../errors.ts'
+import type { Destination, DestinationConnection, OutgoingMessage } from '../relay/destination.ts'
+import { NatsPublisher } from './nats-publisher.ts'
+import { wrongSubject } from './subject.ts'
+
+/** Where a relay publishes in NATS JetStream. */
+export interface NatsOptions {
+  /** The servers: of a cluster name all, because after an outage the relay connects to any of these. */
+  readonly servers: string | readonly string[]
+  /**
+   * The subject of a message, or what makes it. It must give the same subject for the same message. What it throws, and a
+   * subject with wildcards, spaces or empty tokens, is the reason of a dead letter.
+   *
+   * @example ({ message }) => `shop.${message.type ?? 'other'}`
+   */
+  readonly subject: string | ((message: OutgoingMessage) => string)
+  /**
+   * The stream that must store the messages: another one refuses them. Its existence is checked before the first message.
+   * @default the stream that has the subject
+   */
+  readonly stream?: string | undefined
+  /** Options of the client, such as `user` and `pass`, `authenticator` or `tls`. */
+  readonly connection?: Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'> | undefined
+}
+
+/**
+ * Publishes to NATS JetStream, which confirms a message when its stream has stored it. The id is the `Nats-Msg-Id`, by which
+ * the stream drops duplicates within its `duplicate_window`.
+ *
+ * @throws SluiceError OPTION_INVALID
+ *
+ * @example sluice.relay('orders', { to: nats({ servers: 'nats://localhost', subject: 'shop.orders' }) }).start()
+ */
+export function nats(options: NatsOptions): Destination {
+  checkKeys('nats', options, ['servers', 'subject', 'stream', 'connection'], REMEDY)
+  const { servers, subject, stream } = options
+  const all = typeof servers === 'string' ? [servers] : servers
+  if (!Array.isArray(all) || all.length === 0 || !all.every((server) => typeof server === 'string'))
+    throw expected('OPTION_INVALID', 'nats.servers', 'one or more addresses', servers, REMEDY)
+  if (stream !== undefined && typeof stream !== 'string')
+    throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
+  checkSubject(subject)
+  return { system: 'nats', open: (signal) => open(options, all, signal) }
+}
+
+const REMEDY = "As in nats({ servers: ['nats://a', 'nats://b'], subject: 'shop.orders' })"
+
+function checkSubject(subject: unknown): void {
+  if (typeof subject === 'function') return
+  if (typeof subject !== 'string')
+    throw expected('OPTION_INVALID', 'nats.subject', 'text or a function', subject, REMEDY)
+  const wrong = wrongSubject(subject)
+  if (wrong !== undefined) throw expected('OPTION_INVALID', 'nats.subject', wrong, subject, REMEDY)
+}
+
+async function open(
+  options: NatsOptions,
+  servers: readonly string[],
+  signal: AbortSignal,
+): Promise<DestinationConnection> {
+  const connecting = connect({
+    name: 'sluice',
+    timeout: CONNECT_MS,
+    ...options.connection,
+    servers: [...servers],
+    // What is under way fails at once when the connection ends; the relay opens another one when it tries again.
+    reconnect: false,
+    waitOnFirstConnect: false,
+  })
+  const connection = await untilAborted(connecting, signal)
+  if (connection === undefined) {
+    // One that comes too late is closed.
+    void connecting.then((late) => late.close()).catch(() => undefined)
+    throw new Error(`no connection in time to ${servers.join(', ')}`)
+  }
+  try {
+    const checked = await untilAborted(checkStream(connection, options), signal)
+    if (checked === undefined) throw new Error('no answer in time about the stream')
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+  return new NatsPublisher(connection, options)
+}
+
+/** @throws if the stream is missing */
+async function checkStream(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<true> {
+  if (stream === undefined && typeof subject === 'function') return true
+  const { streams } = await jetstream(connection).jetstreamManager(false)
+  if (stream !== undefined) await streams.info(stream)
+  else if (typeof subject === 'string') await streams.find(subject)
+  return true
+}
+
+/** A server that is stopped accepts a connection and says nothing. There may be others. */
+const CONNECT_MS = 2_000
