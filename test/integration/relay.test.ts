@@ -95,7 +95,8 @@ describe('a relay', () => {
     confirm.b1.resolve({ kind: 'confirmed' })
     confirm.a1.resolve({ kind: 'confirmed' })
     await waitFor(() => to.stored.length === 7, { what: 'all messages' })
-    expect(payloads(to.sent).slice(4)).toEqual(['a2', 'b2', 'a3'])
+    expect(payloads(to.sent).slice(4, 6).toSorted()).toEqual(['a2', 'b2'])
+    expect(payloads(to.sent).slice(6)).toEqual(['a3'])
     await running.drain()
   })
 
@@ -109,7 +110,8 @@ describe('a relay', () => {
     await put(sluice, queue, ['b1', 'b2'], { orderingKey: 'b' })
     to.answer = answering({ a1: REFUSED, b1: FAILED })
     await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
-    expect(payloads(to.sent)).toEqual(['a1', 'b1', 'a2'])
+    expect(payloads(to.sent).slice(0, 2).toSorted()).toEqual(['a1', 'b1'])
+    expect(payloads(to.sent).slice(2)).toEqual(['a2'])
     expect(await payloadsOf(database, queue)).toEqual(['b1', 'b2'])
   })
 
