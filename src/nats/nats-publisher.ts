@@ -2,7 +2,7 @@ import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
 import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
 import { describe } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
-import type { NatsOptions } from './nats.ts'
+import type { NatsOptions } from './nats-options.ts'
 import { isNoResponse, verdictOf } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
 

@@ -159,6 +159,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT schedules',
     'SELECT segment',
     'SELECT slot',
+    'SELECT source',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',

@@ -89,7 +89,7 @@ async function expectInOrder(manager: JetStreamManager, name: string): Promise<v
   const isWhole = async () => (await manager.streams.info(STREAM)).state.messages >= MESSAGES
   await waitFor(() => isWhole().catch(() => false), { what: `the whole stream, whose leader ${name}` })
   const next = new Map<number, number>()
-  const stored = await storedIn(manager, STREAM)
+  const stored = await waitFor(() => storedIn(manager, STREAM).catch(() => undefined), { what: 'its messages' })
   for (const { body } of stored) {
     const { key, n } = JSON.parse(body) as { readonly key: number; readonly n: number }
     expect([name, key, n]).toEqual([name, key, next.get(key) ?? 0])

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
 import * as testing from '../../src/testing.ts'
 
@@ -78,6 +79,8 @@ test('the main entry exports these types', () => {
       "Delivery",
       "DeliveryContextByKind",
       "DeliveryHandler",
+      "Destination",
+      "DestinationConnection",
       "Distribution",
       "DoctorOptions",
       "Drained",
@@ -146,6 +149,7 @@ test('the main entry exports these types', () => {
       "OpenTransaction",
       "Operate",
       "Outcome",
+      "OutgoingMessage",
       "OutputOf",
       "OwnTransaction",
       "PayloadOf",
@@ -174,6 +178,7 @@ test('the main entry exports these types', () => {
       "Reason",
       "ReasonWord",
       "RefusalReason",
+      "RelayOptions",
       "RetryOptions",
       "RetryPartitionsOptions",
       "Route",
@@ -208,6 +213,7 @@ test('the main entry exports these types', () => {
       "Streams",
       "TrimResult",
       "TypedQueue",
+      "Verdict",
       "VersionInUse",
       "WhichMessage",
       "WorkerDefinition",
@@ -221,7 +227,9 @@ test('the main entry exports these types', () => {
 test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
+      "MemoryDestination",
       "appendedIn",
+      "conformance",
       "deliver",
       "enqueuedIn",
       "runDue",
@@ -232,10 +240,14 @@ test('sluice/testing exports these values', () => {
 test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
+      "Answer",
       "AppendedEvent",
+      "ConformanceCase",
+      "ConformanceSubject",
       "EnqueuedMessage",
       "GroupDeliverOptions",
       "LeasedDeliverOptions",
+      "PublishedMessage",
       "SettledMessage",
       "SettledMessages",
     ]
@@ -258,6 +270,22 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/nats exports these values', () => {
+  expect(Object.keys(nats)).toMatchInlineSnapshot(`
+    [
+      "nats",
+    ]
+  `)
+})
+
+test('sluice/nats exports these types', () => {
+  expect(exportedTypes('../../src/nats.ts')).toMatchInlineSnapshot(`
+    [
+      "NatsOptions",
     ]
   `)
 })
