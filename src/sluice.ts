@@ -290,6 +290,7 @@ export class Sluice<
    * @example sluice.relay('orders', { to: nats({ servers: 'nats://localhost', subject: 'shop.orders' }) }).start()
    */
   relay(queue: QueueName<Definitions>, options: RelayOptions): RunnablePipeline {
+    refuseStream(queue, this.#config, 'let a group that reads it enqueue into a queue, and relay that')
     return relayOf(checkQueueName(queue, this.#config.definitions), options, this.#assembly.consumers)
   }
 

@@ -1,7 +1,6 @@
 import { jetstream } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { checkKeys } from '../basics/check-keys.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import type { NatsOptions } from './nats-options.ts'
@@ -25,7 +24,7 @@ export function nats(options: NatsOptions): Destination {
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
-  return { system: 'nats', open: (signal) => open(options, all, signal) }
+  return { system: 'nats', open: () => open(options, all) }
 }
 
 const REMEDY = "As in nats({ servers: ['nats://a', 'nats://b'], subject: 'shop.orders' })"
@@ -38,12 +37,8 @@ function checkSubject(subject: unknown): void {
   if (wrong !== undefined) throw expected('OPTION_INVALID', 'nats.subject', wrong, subject, REMEDY)
 }
 
-async function open(
-  options: NatsOptions,
-  servers: readonly string[],
-  signal: AbortSignal,
-): Promise<DestinationConnection> {
-  const connecting = connect({
+async function open(options: NatsOptions, servers: readonly string[]): Promise<DestinationConnection> {
+  const connection = await connect({
     name: 'sluice',
     timeout: CONNECT_MS,
     ...options.connection,
@@ -52,29 +47,21 @@ async function open(
     reconnect: false,
     waitOnFirstConnect: false,
   })
-  const connection = await untilAborted(connecting, signal)
-  if (connection === undefined) {
-    // One that comes too late is closed.
-    void connecting.then((late) => late.close()).catch(() => undefined)
-    throw new Error(`no connection in time to ${servers.join(', ')}`)
-  }
   try {
-    const checked = await untilAborted(checkStream(connection, options), signal)
-    if (checked === undefined) throw new Error('no answer in time about the stream')
+    await checkStream(connection, options)
+    return new NatsPublisher(connection, options)
   } catch (error) {
     await connection.close()
     throw error
   }
-  return new NatsPublisher(connection, options)
 }
 
 /** @throws if the stream is missing */
-async function checkStream(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<true> {
-  if (stream === undefined && typeof subject === 'function') return true
+async function checkStream(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<void> {
+  if (stream === undefined && typeof subject === 'function') return
   const { streams } = await jetstream(connection).jetstreamManager(false)
   if (stream !== undefined) await streams.info(stream)
   else if (typeof subject === 'string') await streams.find(subject)
-  return true
 }
 
 /** A server that is stopped accepts a connection and says nothing. There may be others. */

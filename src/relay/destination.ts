@@ -11,7 +11,7 @@ export interface Destination {
    * Connects, and checks what can be checked before the first message: that a named stream exists, for example. The relay
    * calls it again after each outage.
    *
-   * @param signal aborts when the relay waits no longer
+   * @param signal aborts when the relay waits no longer: a connection that comes after that, it closes
    * @throws an error that names what is missing, or cannot be reached
    */
   open(signal: AbortSignal): Promise<DestinationConnection>

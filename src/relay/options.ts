@@ -8,7 +8,7 @@ import type { Destination } from './destination.ts'
 
 /** How a relay publishes the messages of its queue. */
 export interface RelayOptions
-  extends Pick<PipelineOptions, 'concurrency' | 'retry' | 'maxAttempts' | 'throttle' | 'onError' | 'backlog'> {
+  extends Pick<PipelineOptions, 'concurrency' | 'retry' | 'maxAttempts' | 'throttle' | 'backlog'> {
   /** Where the messages go, such as `nats({ … })` of `sluice/nats`. */
   readonly to: Destination
   /** How many batches are in flight in this process, each on its own connection, 1 to 1,000. @default 2 */
@@ -73,7 +73,6 @@ const KNOWN: readonly (keyof RelayOptions)[] = [
   'retry',
   'maxAttempts',
   'throttle',
-  'onError',
   'backlog',
 ]
 

@@ -45,7 +45,8 @@ async function publishPortion(
   portion: readonly OutgoingMessage[],
   signal: AbortSignal,
 ): Promise<readonly Verdict[]> {
-  const published = connection.publish(portion, signal).then(
+  const publishing = async () => connection.publish(portion, signal)
+  const published = publishing().then(
     (verdicts) => (verdicts.length === portion.length ? verdicts : portion.map(() => MISCOUNTED)),
     (error: unknown) => portion.map((): Verdict => ({ kind: 'unavailable', error: errorText(error) })),
   )

@@ -1,4 +1,5 @@
 import { pause } from '../basics/pause.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
 import { within } from '../basics/within.ts'
 import { toError } from '../errors.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
@@ -6,7 +7,7 @@ import { readSource } from '../table/session/source.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Breaker } from './breaker.ts'
-import type { DestinationConnection, Verdict } from './destination.ts'
+import type { Destination, DestinationConnection, Verdict } from './destination.ts'
 import type { RelayPlan } from './options.ts'
 
 /**
@@ -68,7 +69,7 @@ export class RelayOutlet implements Outlet {
   async close(): Promise<void> {
     const connection = this.#connection
     this.#connection = undefined
-    if (connection !== undefined) await within(CLOSE_MS, connection.close(), () => undefined).catch(() => undefined)
+    if (connection !== undefined) await closed(connection)
   }
 
   /** Opens the connection, after the time that is due. Undefined: that failed, or the connection need not be tried further. */
@@ -90,9 +91,7 @@ export class RelayOutlet implements Outlet {
     if (this.#connection !== undefined) return
     const signal = AbortSignal.any([draining, AbortSignal.timeout(this.#plan.confirmMs)])
     try {
-      const connection = await this.#plan.to.open(signal)
-      if (draining.aborted) return await connection.close()
-      this.#connection = connection
+      this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
     } catch (error) {
       if (!draining.aborted) this.#fails(toError(error).message, false)
@@ -117,6 +116,20 @@ export class RelayOutlet implements Outlet {
   }
 }
 
+/** @throws what the destination throws, or that it took too long: a connection that comes too late is closed. */
+async function opened(to: Destination, signal: AbortSignal): Promise<DestinationConnection> {
+  const opening = to.open(signal)
+  const connection = await untilAborted(opening, signal)
+  if (connection !== undefined) return connection
+  opening.then(closed).catch(() => undefined)
+  throw new Error('no connection in time')
+}
+
+/** Nothing is lost with a connection that does not close, or not in time. */
+async function closed(connection: DestinationConnection): Promise<void> {
+  const closing = async () => connection.close()
+  await within(CLOSE_MS, closing(), () => undefined).catch(() => undefined)
+}
+
 const FREE: Passage = { isProbe: false, over: () => undefined }
-/** Nothing is lost with a connection that is cut. */
 const CLOSE_MS = 1_000
