@@ -22,10 +22,12 @@ export class NatsPublisher implements DestinationConnection {
     const subject = this.#subjectOf(outgoing)
     const wrong = wrongSubject(subject)
     if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
-    const own = Object.keys(outgoing.headers).find((name) => OWN.test(name))
-    if (own !== undefined) return `header ${JSON.stringify(own)}: expected a name that does not begin with Nats-`
+    let size = outgoing.body.byteLength + OTHER_BYTES
+    for (const [name, value] of Object.entries(outgoing.headers)) {
+      if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
+      size += name.length + Buffer.byteLength(value) + LINE_BYTES
+    }
     const most = this.#connection.info?.max_payload ?? Number.POSITIVE_INFINITY
-    const size = outgoing.body.byteLength + this.#headersOf(outgoing).toString().length + ID_BYTES
     return size > most ? `expected at most ${most} bytes, the server's max_payload, received ${size}` : undefined
   }
 
@@ -91,8 +93,10 @@ export class NatsPublisher implements DestinationConnection {
 
 /** The headers by which the server is told what to do. */
 const OWN = /^nats-/i
+/** A colon, a space and the end of the line. */
+const LINE_BYTES = 4
 /** For the id and the name of the stream, which are headers too. */
-const ID_BYTES = 400
+const OTHER_BYTES = 400
 const CONFIRMED: Verdict = { kind: 'confirmed' }
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
 /** The relay's own limit comes first. */

@@ -54,7 +54,8 @@ async function publishPortion(
   try {
     return await Promise.race([published, tooLate(portion, signal, over.signal)])
   } finally {
-    over.abort()
+    // With a reason: without one, an error is made for it, whose stack takes 0.2 ms.
+    over.abort('over')
   }
 }
 
