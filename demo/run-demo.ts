@@ -47,7 +47,7 @@ export async function runDemo({ orders = 1_000, json, dashboard }: DemoOptions):
     const audit = await takeAudit(shop.db)
     print(audit, seconds, log)
     if (json) process.stdout.write(`${JSON.stringify(rounded(audit))}\n`)
-    if (page !== undefined) await untilSignal(page.url, log)
+    if (page !== undefined) await untilSignal(page.url, database.url, log)
     return passed(audit) ? 0 : 1
   } finally {
     await workers.stop()
@@ -59,9 +59,17 @@ export async function runDemo({ orders = 1_000, json, dashboard }: DemoOptions):
 }
 
 /** The workers go on, so that what is redriven or enqueued on the page is handled. */
-async function untilSignal(url: string, log: NodeJS.WriteStream): Promise<void> {
-  log.write(`The shop stays open until Ctrl-C: ${url}\n`)
+async function untilSignal(page: string, databaseUrl: string, log: NodeJS.WriteStream): Promise<void> {
+  log.write(`The shop stays open until Ctrl-C: ${page}\n`)
+  log.write(`For the command line, in another terminal: DATABASE_URL='${shown(databaseUrl)}' npx sluice status\n`)
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+}
+
+/** A password that the user has given is not shown. */
+function shown(databaseUrl: string): string {
+  const url = new URL(databaseUrl)
+  if (process.env.DATABASE_URL !== undefined && url.password !== '') url.password = '***'
+  return url.href
 }
 
 interface Trade {

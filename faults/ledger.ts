@@ -7,7 +7,7 @@ CREATE SCHEMA ledger;
 
 -- Written by a producer in the enqueuing transaction: here if and only if that committed. place: the message's place
 -- in the order of its key. attempt: of the intent, because after a fail-over the ids of one that was lost are given
--- out again. fate: what its handler does. delay_ms: how much later it is due.
+-- out again. fate: what its handler does. delay_ms: how much later it is due. trace: that of its headers.
 CREATE TABLE ledger.enqueued (
   message_id   bigint NOT NULL,
   intent       text   NOT NULL,
@@ -19,7 +19,8 @@ CREATE TABLE ledger.enqueued (
   delay_ms     integer NOT NULL DEFAULT 0,
   dedupe_key   text,
   tenant       text,
-  at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+  at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+  trace        text
 );
 CREATE INDEX ON ledger.enqueued (message_id);
 
@@ -40,12 +41,13 @@ CREATE TABLE ledger.told (
   detail      text
 );
 
--- Written by a handler as its first act, on a connection of its own.
+-- Written by a handler as its first act, on a connection of its own. trace: that of the message's headers.
 CREATE TABLE ledger.started (
   message_id bigint  NOT NULL,
   worker     text    NOT NULL,
   attempt    integer NOT NULL,
-  at         timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+  at         timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+  trace      text
 );
 CREATE INDEX ON ledger.started (message_id);
 
@@ -82,6 +84,22 @@ CREATE TABLE ledger.exit (
   worker  text    NOT NULL,
   signals integer NOT NULL,
   code    text    NOT NULL
+);
+
+-- Written by a trigger where a scenario is about activity: the worker's number, and how much of what it has done it may take with
+-- it when it is killed.
+CREATE TABLE ledger.worker (
+  id        integer  NOT NULL,
+  name      text     NOT NULL,
+  loses     interval NOT NULL,
+  killed_at timestamptz
+);
+
+-- Written by triggers where a scenario is about the audit: what operators have done, in the transaction that did it.
+CREATE TABLE ledger.act (
+  queue      text   NOT NULL,
+  action     text   NOT NULL,
+  message_id bigint
 );
 
 -- Written by the one who injects: what was done, and from when on everything should go on as before.

@@ -10,7 +10,7 @@ export function createProgram(): Command {
     .description(
       'Injects faults under load, and lets an auditor judge from the database alone whether anything was lost.',
     )
-    .option('--quick', 'few injections, several scenarios at a time, under four minutes')
+    .option('--quick', 'few injections, several scenarios at a time, three minutes')
     .option('--twins', 'run what is broken on purpose instead, which the auditor must catch')
     .option('--seed <n>', 'a whole number: the same choices again (default: a new one)', integer)
     .option(

@@ -160,6 +160,9 @@ CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
 -- For those that have expired. A message that never expires does not stand in it.
 CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE expires_at IS NOT NULL;
 
+-- Messages that have failed and wait for their next attempt: lease is 0, or null, while none is leased. For monitoring.
+CREATE INDEX message_retrying_idx ON sluice.message (queue, due_at) WHERE attempt > 0 AND coalesce(lease, 0) = 0;
+
 -- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
 -- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
 -- tenants is claimed from as ever.
@@ -432,6 +435,10 @@ CREATE TABLE sluice.worker (
   -- A copy of the database has this row too, and not the worker.
   database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false,
+  -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
+  listening   boolean,
+  -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
+  connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb
@@ -635,6 +642,8 @@ CREATE TABLE sluice.group_progress (
   held_until     timestamptz,
   attempt        integer     NOT NULL DEFAULT 0,
   last_error     text,
+  -- Of that event: see sluice_private.add_failure.
+  failures       jsonb,
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, partition, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off);
@@ -657,13 +666,18 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 -- queues: {queue: {acked, retried, snoozed, dead, batches, waiting: {maxMs, buckets}, handling: {totalMs, maxMs, buckets}}}.
 -- buckets: {bucket: how many}, four buckets for each doubling, from 2^-10 ms on (see sluice.activity): those of several workers
 -- can be added up, which percentiles cannot. Kept for two days: 29,000 rows for ten workers that are never idle. No trigger,
--- no key of a message, nothing that a handler waits for.
+-- no key of a message, nothing that a handler waits for. number: the worker counts its rows, so that one that it writes
+-- again, because the answer to its COMMIT was lost, is there once.
 CREATE TABLE sluice.worker_activity (
-  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   worker_id integer     NOT NULL,
+  number    integer     NOT NULL,
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   queues    jsonb       NOT NULL,
-  CONSTRAINT worker_activity_pkey PRIMARY KEY (at, worker_id)
+  CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
+
+-- The rows of a time, for charts and for their removal.
+CREATE INDEX worker_activity_at_idx ON sluice.worker_activity (at);
 
 CREATE FUNCTION sluice_private.prune_activity(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -679,6 +693,19 @@ BEGIN
 END
 $$;
 
+-- schema/15_setting.sql
+--
+-- The settings of the whole database.
+
+-- One row.
+CREATE TABLE sluice.setting (
+  one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
+  -- For how long actions are kept: 90 days, unless it is changed.
+  audit_keep_ms bigint  NOT NULL DEFAULT 7776000000 CONSTRAINT "audit_keep_ms: 1 day to 100 years"
+    CHECK (audit_keep_ms BETWEEN 86400000 AND 3155760000000)
+);
+INSERT INTO sluice.setting DEFAULT VALUES;
+
 -- schema/15_source.sql
 --
 -- The name of this database for those outside of it.
@@ -692,6 +719,37 @@ CREATE TABLE sluice.source (
 );
 
 INSERT INTO sluice.source DEFAULT VALUES;
+
+-- schema/16_id_marks.sql
+--
+-- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
+-- one.
+
+-- By this time all ids up to this one had been drawn. Kept for two days: 576 rows with a pass of
+-- maintenance every five minutes.
+CREATE TABLE sluice.id_mark (
+  id bigint      NOT NULL CONSTRAINT id_mark_pkey PRIMARY KEY,
+  at timestamptz NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Notes it as of now, unless it was noted within the last half minute, or nothing has been drawn since. Removes old ones.
+CREATE FUNCTION sluice_private.mark_ids() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  -- Before the clock is read.
+  last_id bigint := pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass);
+  newest sluice.id_mark;
+BEGIN
+  SELECT m.* INTO newest FROM sluice.id_mark m ORDER BY m.id DESC LIMIT 1;
+  IF last_id > coalesce(newest.id, 0) AND coalesce(newest.at < clock_timestamp() - interval '30 seconds', true) THEN
+    INSERT INTO sluice.id_mark (id, at) VALUES (last_id, clock_timestamp()) ON CONFLICT DO NOTHING;
+    DELETE FROM sluice.id_mark m WHERE m.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM sluice.id_mark o WHERE o.at < clock_timestamp() - interval '2 days'
+      ORDER BY o.id LIMIT 1000 FOR UPDATE OF o SKIP LOCKED
+    ));
+  END IF;
+END
+$$;
 
 -- schema/19_audit.sql
 --
@@ -720,14 +778,8 @@ CREATE TABLE sluice.action (
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
 
--- The settings of the whole database. One row.
-CREATE TABLE sluice.setting (
-  one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
-  -- For how long actions are kept: 90 days, unless it is changed.
-  audit_keep_ms bigint  NOT NULL DEFAULT 7776000000 CONSTRAINT "audit_keep_ms: 1 day to 100 years"
-    CHECK (audit_keep_ms BETWEEN 86400000 AND 3155760000000)
-);
-INSERT INTO sluice.setting DEFAULT VALUES;
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
 
 -- Who acts: the name given with the call, else that of the setting sluice.actor, else the login.
 CREATE FUNCTION sluice_private.actor(given text DEFAULT NULL) RETURNS text
@@ -1546,7 +1598,12 @@ COMMENT ON FUNCTION sluice.queue_set IS
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
 BEGIN
+  -- Who says nothing new does not take another's reason away.
+  IF reason IS NULL AND EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL) THEN
+    RETURN false;
+  END IF;
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
   ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
@@ -1554,7 +1611,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
   'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
-  'was already paused.';
+  'was already paused; then a new reason replaces the old one.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -1631,6 +1688,89 @@ BEGIN
     coalesce((SELECT w.name FROM sluice.worker w WHERE w.id = worker_number), 'unknown'), alone
   );
 END
+$$;
+
+-- schema/25_words.sql
+--
+-- Durations, counts and names as words of a sentence or of a command.
+
+-- A time by its two largest units, as the command line writes it: 3m 12s.
+CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT regexp_replace(CASE
+    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
+    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
+    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
+    WHEN s >= 1 THEN format('%ss', s)
+    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
+  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
+$$;
+
+-- How far an instant is from now, in the same words.
+CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
+  ) WHEN at IS NOT NULL THEN 'ever' END
+$$;
+
+-- The same of an interval; one below zero counts as zero.
+CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+$$;
+
+-- What users wrote, in quotes and in one line.
+CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+$$;
+
+-- What users wrote, as one word of a shell.
+CREATE FUNCTION sluice_private.shell_word(given text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '''' || replace(given, '''', '''"''"''') || ''''
+$$;
+
+-- '1 message', '3 messages'
+CREATE FUNCTION sluice_private.counted(count bigint, what text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
+$$;
+
+-- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
+CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
+  before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
+  line integer[];
+BEGIN
+  IF abs(length(given) - length(other)) > most THEN
+    RETURN NULL;
+  END IF;
+  FOR at IN 1..length(given) LOOP
+    line := ARRAY[at];
+    FOR place IN 1..length(other) LOOP
+      line := line || least(before[place + 1] + 1, line[place] + 1,
+        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
+    END LOOP;
+    before := line;
+  END LOOP;
+  RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
+END
+$$;
+
+-- The name that was most likely meant, of the first 200.
+CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT n.name FROM (
+    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
+  ) n
+  -- A worker may write any name, and this one gets into a command.
+  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
+  ORDER BY n.distance, n.name LIMIT 1
 $$;
 
 -- schema/30_enqueue.sql
@@ -1840,7 +1980,10 @@ $$;
 CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN format('failed %s of %s attempts', tries, most);
+  -- The limit may have been lowered, and the death of a process counts as well.
+  RETURN CASE WHEN tries > most
+    THEN format('failed %s attempts, and %s %s allowed', tries, most, CASE WHEN most = 1 THEN 'is' ELSE 'are' END)
+    ELSE format('failed %s of %s attempts', tries, most) END;
 END
 $$;
 
@@ -2201,6 +2344,25 @@ BEGIN
 END
 $$;
 
+-- Whether another session has locked a message that a claim could not lock. False: the claim's snapshot had an old version of it,
+-- and no session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+CREATE FUNCTION sluice_private.is_locked(queue text, id bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sluice.message m
+  WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  LIMIT 1
+  FOR UPDATE OF m SKIP LOCKED;
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  RETURN (
+    SELECT true FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  );
+END
+$$;
+
 -- Locks due messages without an ordering key, the lowest priority number first, then by due time. message_due_idx serves
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
@@ -2229,7 +2391,8 @@ $$;
 -- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
 -- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
--- most so many rows. Null: there is none, or the slot is locked.
+-- most so many rows, and goes on behind a message that another session has locked, without its key. Null: there is none, or
+-- the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2241,6 +2404,8 @@ DECLARE
   now_at timestamptz;
   now_us bigint;
   first bigint;
+  key text;
+  missed text[] := '{}';
 BEGIN
   SELECT s.held INTO held FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
   IF NOT FOUND THEN
@@ -2249,27 +2414,35 @@ BEGIN
   leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
-  SELECT w.id INTO first
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
-    ORDER BY m.slot, m.id LIMIT walk
-  ) w
-  -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
-  -- give it a due time of its own.
-  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
-    AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    -- The CASE, so that it locks only what it may take.
-    AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
-             ELSE false END
-  LIMIT 1;
-  RETURN (
-    SELECT m.id FROM sluice.message m
+  LOOP
+    SELECT w.id, w.ordering_key INTO first, key
+    FROM (
+      SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT walk
+    ) w
+    -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
+    -- give it a due time of its own.
+    WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
+      AND w.ordering_key <> ALL (missed)
+      AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
+      -- The CASE, so that it locks only what it may take.
+      AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
+               WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
+               ELSE false END
+    LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    PERFORM FROM sluice.message m
     WHERE m.queue = queue AND m.id = first
       AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND m.lease IS NULL)
-    FOR UPDATE OF m SKIP LOCKED
-  );
+    FOR UPDATE OF m SKIP LOCKED;
+    IF FOUND THEN
+      RETURN first;
+    END IF;
+    lowest := first;
+    missed := missed || key;
+  END LOOP;
+  RETURN NULL;
 END
 $$;
 
@@ -5264,7 +5437,7 @@ COMMENT ON FUNCTION sluice.remove_expired IS
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, what workers did
--- two days ago, and actions that are older than they are kept.
+-- two days ago, and actions that are older than they are kept. It notes the highest id of a message as well.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -5277,6 +5450,7 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
+  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -5662,7 +5836,7 @@ $$;
 --
 -- Public functions: sluice.activity.
 
--- Reads the rows of `since`, by the primary key: at most two days. Buckets: see sluice.worker_activity. The value of one is the
+-- Reads the rows of `since`, by worker_activity_at_idx: at most two days. Buckets: see sluice.worker_activity. The value of one is the
 -- middle of its quarter of a doubling, at most 12 % from each duration in it.
 CREATE FUNCTION sluice.activity(
   of_queue text DEFAULT NULL, since interval DEFAULT interval '1 hour', step interval DEFAULT interval '1 minute'
@@ -5678,11 +5852,11 @@ DECLARE
 BEGIN
   IF since IS NULL OR since <= interval '0' OR since > interval '2 days' THEN
     RAISE EXCEPTION 'since: expected an interval of more than 0, and at most 2 days, received %', coalesce(since::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example since => interval ''6 hours''. Older activity is removed.';
   END IF;
   IF step IS NULL OR step < interval '1 minute' OR step > interval '2 days' THEN
     RAISE EXCEPTION 'step: expected an interval of 1 minute to 2 days, received %', coalesce(step::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example step => interval ''15 minutes''.';
   END IF;
   RETURN QUERY
   WITH part AS MATERIALIZED (
@@ -6169,6 +6343,13 @@ BEGIN
     RAISE EXCEPTION 'append_many: options[%]: expected an object with orderingKey, type, schemaVersion and headers, received %',
       wrong, options -> wrong USING ERRCODE = '22023';
   END IF;
+  SELECT o.ordinal - 1 INTO wrong FROM jsonb_array_elements(options) WITH ORDINALITY AS o (value, ordinal)
+  WHERE jsonb_typeof(o.value -> 'type') NOT IN ('string', 'null')
+  ORDER BY o.ordinal LIMIT 1;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'append_many: options[%].type: expected a string, received %', wrong, options -> wrong -> 'type'
+      USING ERRCODE = '22023', HINT = 'As in {"type": "order.placed"}.';
+  END IF;
   PERFORM sluice_private.check_type(given_type.type) FROM (
     SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
   ) given_type;
@@ -6586,7 +6767,7 @@ CREATE FUNCTION sluice_private.read_group_partitions(of_stream text, of_group te
   from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, partition smallint, "position" bigint, stable_end bigint, next_position bigint,
   next_appended_at timestamptz, unread bigint, moved_at timestamptz, held_until timestamptz, attempt integer,
-  last_error text, open_pid integer, open_since timestamptz
+  last_error text, open_pid integer, open_since timestamptz, failures jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
   SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -6607,7 +6788,7 @@ BEGIN
         SELECT g.stream, g.name, r.partition, p.position, $3[r.partition + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
                     ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
-               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since, p.failures
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, partition, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
         CROSS JOIN LATERAL (
@@ -6641,10 +6822,9 @@ $$;
 
 -- The partitions of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_partitions(log sluice.stream, of_group integer)
-RETURNS TABLE (partition smallint, progress bigint, "position" bigint,
-                                                                                      attempt integer, last_error text)
+RETURNS TABLE (partition smallint, progress bigint, "position" bigint, attempt integer, last_error text, failures jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error
+  SELECT r.partition, r.position, r.next_position, r.attempt, r.last_error, r.failures
   FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_partitions(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.partition
 $$;
@@ -6663,7 +6843,7 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   FOR held IN SELECT h.* FROM sluice_private.held_partitions(log, this_group.id) h WHERE partition IS NULL OR h.partition = partition LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.partition);
-    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL, failures = NULL
     WHERE p.group_id = this_group.id AND p.partition = held.partition AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
@@ -6711,7 +6891,7 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice_private.dead_letter_events(this_group.id, ARRAY[held.partition], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'],
-    ARRAY[held.last_error], NULL);
+    ARRAY[held.last_error], ARRAY[held.failures -> -1]);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.partition = held.partition;
   INSERT INTO sluice.group_progress (group_id, partition, position) VALUES (this_group.id, held.partition, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -7213,6 +7393,247 @@ CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
+
+-- schema/56_move_messages.sql
+--
+-- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
+-- producer: what others have locked stays where it is.
+--
+-- Public functions: sluice.move_messages.
+
+-- Whether a message with an ordering key has to stay: a batch has its slot, or another message of its key that goes first,
+-- in flight or after a failure, stays in the queue. Without that one it would begin too soon. moving: those that do not stay.
+CREATE FUNCTION sluice_private.key_stays(m sluice.message, moving bigint[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  hold jsonb;
+BEGIN
+  IF m.slot IS NULL THEN
+    RETURN false;
+  ELSIF NOT sluice_private.lock_slot_of(m) THEN
+    RETURN true;
+  END IF;
+  hold := sluice_private.hold_of(m);
+  RETURN EXISTS (
+    -- Of several that a batch has put off together, the first goes first.
+    SELECT FROM sluice.message o
+    WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
+      AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
+      AND o.id <> ALL (moving)
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
+    AND (hold ->> 0)::bigint <> ALL (moving)
+    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+END
+$$;
+
+-- Whether a message cannot be in a queue, because its dedupe key is taken there, or, after an INSERT by hand, its id.
+CREATE FUNCTION sluice_private.is_taken(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (SELECT FROM sluice.message o WHERE o.queue = target AND o.id = m.id)
+    OR EXISTS (SELECT FROM sluice.dead_letter o WHERE o.queue = target AND o.id = m.id)
+    OR m.dedupe_key IS NOT NULL
+      AND (sluice_private.find_duplicate(target, m.dedupe_key, 'reject', false)).answer IS NOT NULL;
+END
+$$;
+
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
+-- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
+-- is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  window_end timestamptz := (
+    SELECT d.until FROM sluice.dedupe d WHERE d.queue = m.queue AND d.key = m.dedupe_key AND d.message_id = m.id
+  );
+BEGIN
+  PERFORM FROM sluice.dedupe d WHERE d.queue = target AND d.key = m.dedupe_key FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    -- Its statements see what was committed before the lock.
+    IF sluice_private.is_taken(m, target) THEN
+      RETURN false;
+    END IF;
+    UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
+    WHERE d.queue = target AND d.key = m.dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until)
+  VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END
+$$;
+
+-- Whether a message moves: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. Locks it.
+-- holds: it waits for a retry, or holds its key.
+CREATE FUNCTION sluice_private.lock_moving(
+  queue text, message_id bigint, target text, state_wanted text, moving bigint[], OUT result text, OUT holds boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message := sluice_private.lock_one(queue, message_id);
+  state text := sluice_private.state_of(queue, message_id, m);
+BEGIN
+  IF state = 'in_flight' THEN
+    result := state;
+  ELSIF m.id IS NULL OR state <> coalesce(state_wanted, state) THEN
+    result := NULL;
+  ELSIF sluice_private.key_stays(m, moving) THEN
+    result := 'held';
+  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+    result := 'duplicate';
+  ELSE
+    result := 'moved';
+    holds := m.slot IS NOT NULL
+      AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
+  END IF;
+END
+$$;
+
+-- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and one
+-- with an ordering key is marked for the same. Those in `holding` close their keys for the later ones by a lease of 0, as
+-- after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one statement: the
+-- server parses the constraints of the table in each.
+CREATE FUNCTION sluice_private.move_locked(queue text, target text, ids bigint[], holding bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  touched bigint;
+BEGIN
+  PERFORM sluice_private.end_leases(queue, ids);
+  UPDATE sluice.message t
+  SET queue = target, due_at = CASE WHEN coalesce(t.expires_at <= now_at, false) THEN t.due_at ELSE greatest(t.due_at, now_at) END,
+      lease = CASE WHEN t.slot IS NOT NULL AND (t.lease IS NOT NULL OR t.id = ANY (holding)) THEN 0 END,
+      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+  WHERE t.ctid = ANY (sluice_private.ctids_of(queue, ids));
+  GET DIAGNOSTICS touched = ROW_COUNT;
+  PERFORM sluice_private.require_kept('message', target, cardinality(ids), touched);
+  UPDATE sluice.crash c SET queue = target WHERE c.queue = queue AND c.message_id = ANY (ids);
+END
+$$;
+
+-- What lock_moving would say, without a lock: what others have locked, and what waits for another of its key, counts as moved.
+CREATE FUNCTION sluice_private.would_move(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'in_flight'
+    WHEN sluice_private.is_taken(m, target) THEN 'duplicate' ELSE 'moved' END;
+END
+$$;
+
+CREATE FUNCTION sluice_private.check_move(queue text, target text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM sluice_private.check_claim(queue), sluice_private.check_claim(target);
+  IF target = queue THEN
+    RAISE EXCEPTION 'target: expected another queue than "%", received the same', queue
+      USING ERRCODE = '22023', HINT = 'As in sluice.move_messages(''ordres'', ''orders'').';
+  ELSIF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
+    RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
+      USING ERRCODE = '22023', HINT = 'Messages in flight are not moved. Leave it out for all others.';
+  END IF;
+  -- The queue of a group has its events, and nothing else. Its own messages belong to its stream.
+  PERFORM sluice_private.refuse_group_queue(queue);
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
+  PERFORM sluice_private.lock_shared(746507, hashtext(target));
+  PERFORM sluice_private.refuse_group_queue(target);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice_private.refuse_newer_group(target);
+  END IF;
+END
+$$;
+
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+CREATE FUNCTION sluice.move_messages(
+  queue           text,
+  target          text,
+  after_id        bigint      DEFAULT NULL,
+  type            text        DEFAULT NULL,
+  ordering_key    text        DEFAULT NULL,
+  tenant          text        DEFAULT NULL,
+  enqueued_before timestamptz DEFAULT NULL,
+  enqueued_after  timestamptz DEFAULT NULL,
+  state           text        DEFAULT NULL,
+  dry_run         boolean     DEFAULT false
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  m sluice.message;
+  looked integer := 0;
+  result text;
+  holds boolean;
+  ids bigint[] := '{}';
+  holding bigint[] := '{}';
+  -- Keys of messages that stay: the later ones of this step stay behind them.
+  staying text[] := '{}';
+BEGIN
+  PERFORM sluice_private.check_move(queue, target, state);
+  in_flight := 0;
+  held := 0;
+  duplicates := 0;
+  FOR m IN
+    SELECT t.* FROM sluice.message t
+    WHERE t.queue = queue AND t.id > coalesce(after_id, -9223372036854775808)
+    ORDER BY t.id LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_id := m.id;
+    CONTINUE WHEN m.type IS DISTINCT FROM coalesce(type, m.type)
+      OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
+      OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
+      OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
+      OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
+    IF dry_run THEN
+      result := sluice_private.would_move(m, target);
+    ELSIF m.ordering_key = ANY (staying) THEN
+      result := 'held';
+    ELSE
+      SELECT l.result, l.holds INTO result, holds FROM sluice_private.lock_moving(queue, m.id, target, state, ids) l;
+    END IF;
+    CASE result
+      WHEN 'moved' THEN
+        ids := ids || m.id;
+        IF holds THEN
+          holding := holding || m.id;
+        END IF;
+      WHEN 'in_flight' THEN in_flight := in_flight + 1;
+      WHEN 'held' THEN held := held + 1;
+      WHEN 'duplicate' THEN duplicates := duplicates + 1;
+      ELSE NULL;
+    END CASE;
+    IF result IN ('in_flight', 'duplicate') AND m.slot IS NOT NULL THEN
+      staying := staying || m.ordering_key::text;
+    END IF;
+    EXIT WHEN cardinality(ids) >= 1000;
+  END LOOP;
+  moved := cardinality(ids);
+  IF NOT dry_run AND moved > 0 THEN
+    PERFORM sluice_private.move_locked(queue, target, ids, holding);
+    PERFORM sluice_private.note_action('queue.move', queue, moved, NULL, ids, jsonb_strip_nulls(jsonb_build_object(
+      'target', target, 'type', type, 'ordering_key', ordering_key, 'tenant', tenant, 'enqueued_before', enqueued_before,
+      'enqueued_after', enqueued_after, 'state', state)), continues => after_id IS NOT NULL);
+    IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) AND sluice_private.release_holds(queue) > 0 THEN
+      PERFORM sluice_private.notify('!holds!' || queue);
+    END IF;
+    PERFORM sluice_private.wake(target);
+  END IF;
+  IF looked < 10000 AND moved < 1000 THEN
+    next_id := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.move_messages IS
+  'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
+  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
 
 -- schema/60_message_views.sql
 --
@@ -7792,7 +8213,7 @@ $$);
 CREATE VIEW sluice.group_partitions AS
 SELECT s.stream, r.name, r.partition, r.position, r.stable_end, r.next_position, r.unread,
        (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt,
-       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+       r.last_error, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, r.failures
 FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_partitions(s.stream, NULL, 1000) r;
 SELECT sluice_private.describe('{group_partitions}', $$
 *: How far each group has read each partition of its stream.
@@ -7813,6 +8234,8 @@ last_error: The error of its last attempt.
 open_pid: The server process of the oldest open transaction that has appended to the partition; null also for a prepared
   transaction.
 open_for: How long that transaction has been open.
+failures: The last five failures of that event, the latest last: attempt, at, error, the worker if known, and the stack of the
+  latest if known. Null: none failed.
 $$);
 
 CREATE VIEW sluice.groups AS
@@ -7984,8 +8407,9 @@ COMMENT ON FUNCTION sluice.status IS
 -- The names come from each to the next in one descent of an index, and a condition on the queue is applied to them before
 -- anything is counted. Per queue: of message_due_idx one range for each priority, from its start to now; of
 -- message_slot_idx the first 10,000 messages with keys; for the oldest the first of each priority, and of each slot, as
--- a slot's order is not that of due times; of dead_letter_pkey the first 10,000. In flight is what the few records of
--- batches and claims say.
+-- a slot's order is not that of due times; of dead_letter_pkey and of message_retrying_idx the first 10,000. The keys that
+-- wait for a failed or snoozed message are in the rows of the queue's slots, and in leased mode in message_lease_idx. In
+-- flight is what the few records of batches and claims say.
 CREATE VIEW sluice.backlogs AS
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
@@ -8012,7 +8436,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 )
 SELECT n.queue, due.messages AS due, coalesce(h.leased, 0) AS leased, coalesce(h.in_flight, 0) AS in_flight,
        clock.now - oldest.due_at AS oldest_due_age, gone.messages AS dead,
-       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at
+       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at, failed.messages AS retrying, closed.keys AS held_keys
 FROM named n CROSS JOIN clock
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
@@ -8050,6 +8474,27 @@ CROSS JOIN LATERAL (
     SELECT d.queue FROM sluice.dead_letter d WHERE d.queue >= n.queue ORDER BY d.queue, d.id LIMIT 10000
   ) next WHERE next.queue = n.queue
 ) gone
+CROSS JOIN LATERAL (
+  SELECT count(*) AS messages FROM (
+    -- As above.
+    SELECT m.queue FROM sluice.message m
+    WHERE (m.queue, m.due_at) > (n.queue, clock.now) AND m.attempt > 0 AND coalesce(m.lease, 0) = 0
+    ORDER BY m.queue, m.due_at LIMIT 10000
+  ) next WHERE next.queue = n.queue
+) failed
+CROSS JOIN LATERAL (
+  SELECT count(*) AS keys FROM (
+    (SELECT s.slot, k.key FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+     WHERE s.queue = n.queue AND (k.value ->> 1)::bigint > extract(epoch FROM clock.now) * 1000000
+     LIMIT 10000)
+    UNION
+    SELECT m.slot, coalesce(m.ordering_key, '') FROM (
+      SELECT m.slot, m.ordering_key, m.lease, m.due_at FROM sluice.message m
+      WHERE m.queue = n.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL ORDER BY m.slot, m.id, m.lease LIMIT 10000
+    ) m WHERE m.lease = 0 AND m.due_at > clock.now
+    LIMIT 10000
+  ) waiting
+) closed
 LEFT JOIN held h ON h.queue = n.queue
 LEFT JOIN consumed c ON c.queue = n.queue
 LEFT JOIN sluice.queue q ON q.queue = n.queue;
@@ -8067,15 +8512,1160 @@ dead: Dead letters, up to 10,000.
 workers: The number of live worker processes that consume the queue.
 concurrency: How many messages may be in flight, in all processes together. Null: no limit.
 paused_at: When it was paused; null: it is not paused.
+retrying: Messages that have failed and wait for their next attempt, up to 10,000.
+held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);
 
--- schema/63_reasons.sql
+-- schema/64_backlog_history.sql
 --
--- Reasons why something does not happen: what they are made of, and those about one message.
+-- What the queues had to do, and what the groups had to read, some minutes ago: for charts.
+-- sluice_private.note_backlogs writes it, and operate.queues.backlogHistory reads it.
+
+-- One row per pass of maintenance, with the queues and groups that had something: {queue: [due, age of the oldest in ms]} as in
+-- sluice.backlogs, and {stream:group: [unread, age of the oldest in ms]} as in sluice.groups. Kept for two days: 576 rows.
+CREATE TABLE sluice.backlog_sample (
+  at     timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT backlog_sample_pkey PRIMARY KEY,
+  queues jsonb       NOT NULL,
+  groups jsonb       NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Called by each pass of maintenance. Returns false if that was done within the last minute, or if there are no queues.
+CREATE FUNCTION sluice_private.note_backlogs() RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  DELETE FROM sluice.backlog_sample s WHERE s.at < now_at - interval '2 days' OR s.at > now_at + interval '1 day';
+  IF EXISTS (SELECT FROM sluice.backlog_sample s WHERE s.at > now_at - interval '55 seconds') THEN
+    RETURN false;
+  END IF;
+  INSERT INTO sluice.backlog_sample (at, queues, groups)
+  SELECT now_at, q.all_of_them, g.all_of_them
+  FROM (
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(b.queue, jsonb_build_array(
+             b.due, round(extract(epoch FROM b.oldest_due_age)::numeric * 1000)
+           )) FILTER (WHERE b.due > 0), '{}') AS all_of_them
+    FROM sluice.backlogs b
+  ) q CROSS JOIN (
+    SELECT count(*) AS named, coalesce(jsonb_object_agg(u.queue, jsonb_build_array(
+             u.unread, round(extract(epoch FROM u.oldest_unread_age)::numeric * 1000)
+           )) FILTER (WHERE u.unread > 0), '{}') AS all_of_them
+    FROM sluice.groups u
+  ) g
+  WHERE q.named + g.named > 0
+  ON CONFLICT (at) DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
+-- schema/69_held_keys.sql
 --
--- Each function returns its reason as one row, or none. All are STABLE and lock nothing. They run with the rights of
--- the owner, who may read what they read, under planner settings by which no plan walks a backlog: see
--- sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
+-- Ordering keys whose messages wait for one that has failed or was snoozed.
+--
+-- Public views: sluice.held_keys.
+
+CREATE VIEW sluice.held_keys AS
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), holder AS (
+  SELECT s.queue, (k.value ->> 0)::bigint AS id
+  FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+  WHERE s.held <> '{}'::jsonb AND (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+  UNION
+  SELECT m.queue, m.id FROM sluice.message m CROSS JOIN clock c
+  WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.lease = 0 AND m.due_at > c.now
+), first AS (
+  -- A batch can have put several messages of a key off.
+  SELECT DISTINCT ON (m.queue, m.slot, m.ordering_key)
+         m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, m.ordering_key, m.id, m.attempt,
+         m.failed_at, m.last_error, m.due_at
+  FROM holder h JOIN sluice.message m ON m.queue = h.queue AND m.id = h.id
+  ORDER BY m.queue, m.slot, m.ordering_key, m.id
+)
+SELECT f.queue, f.ordering_key::text, f.id AS message_id, f.attempt::integer, f.failed_at, f.last_error, f.due_at::timestamptz,
+       w.messages
+FROM first f JOIN (
+  SELECT m.queue, coalesce(m.slot, 256) AS slot, coalesce(m.ordering_key, '') AS key, count(*) AS messages
+  FROM sluice.message m CROSS JOIN clock c
+  WHERE m.due_at <= c.now AND (m.expires_at IS NULL OR m.expires_at > c.now)
+  GROUP BY m.queue, coalesce(m.slot, 256), coalesce(m.ordering_key, '')
+) w ON w.queue = f.queue AND w.slot = f.slot AND w.key = f.key;
+SELECT sluice_private.describe('{held_keys}', $$
+*: One row per ordering key whose due messages wait for one that has failed or was snoozed. Its cost grows with the table.
+queue: The queue.
+ordering_key: The key; null: the queue is ordered as a whole.
+message_id: The message that they wait for.
+attempt: How many of its attempts have failed.
+failed_at: When it failed last; null: it was snoozed.
+last_error: The error of its last attempt.
+due_at: When it is tried again.
+messages: How many messages that are due wait for it.
+$$);
+
+-- schema/70_doctor_schema.sql
+--
+-- What the doctor finds in the schema: it compares the catalog with what the migrations have made.
+--
+-- Each part of the doctor is a function that returns findings. It reads with the rights of the owner, because
+-- sluice.doctor calls it, and changes and locks nothing.
+
+-- severity: error (messages can be lost, delayed or stuck), warning (it costs, or will), unknown (not to be seen).
+CREATE TYPE sluice_private.finding AS ("check" text, severity text, subject text, finding text, remedy text);
+
+-- The definitions of what the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog.
+-- server: the major version of the server that wrote the definition; another one may write the same with other words.
+CREATE TABLE sluice.object_definition (
+  kind       text    NOT NULL,
+  name       text    NOT NULL,
+  -- The table that it belongs to; null: none.
+  relation   text,
+  definition text    NOT NULL,
+  server     integer NOT NULL,
+  CONSTRAINT object_definition_pkey PRIMARY KEY (kind, name)
+);
+
+-- A definition in the form that a dump and a restore leave as it is. The server flattens an AND in another AND, as a BETWEEN
+-- makes one, when it reads its own words again, and OR in OR: it may have been ((a AND b) AND c), and is now (a AND b AND c).
+-- All other parentheses count. From the inside out, each pair of parentheses becomes a number; literals and quoted names
+-- have become digests before, because they may have parentheses too. Milliseconds for a long view, so only where two
+-- definitions are not the same text.
+CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  rest text := (
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+      '' ORDER BY t.nth)
+    FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
+  );
+  flat text[] := '{}';
+  joined text[] := '{}';
+  content text;
+  word text;
+BEGIN
+  LOOP
+    content := btrim(substring(rest FROM '[(]([^()]*)[)]'));
+    EXIT WHEN content IS NULL;
+    word := CASE WHEN content ~ ' AND ' AND content !~ ' OR ' THEN 'AND' WHEN content ~ ' OR ' AND content !~ ' AND ' THEN 'OR' END;
+    IF word IS NOT NULL THEN
+      content := (
+        SELECT string_agg(CASE WHEN joined[o.n] = word THEN flat[o.n] ELSE o.operand END, format(' %s ', word) ORDER BY o.nth)
+        FROM (
+          SELECT s.operand, s.nth, substring(s.operand FROM '^<([0-9]+)>$')::integer AS n
+          FROM regexp_split_to_table(content, format(' %s ', word)) WITH ORDINALITY AS s (operand, nth)
+        ) o
+      );
+    END IF;
+    flat := flat || content;
+    joined := joined || word;
+    rest := regexp_replace(rest, '[(][^()]*[)]', '<' || cardinality(flat) || '>');
+  END LOOP;
+  FOR n IN REVERSE cardinality(flat)..1 LOOP
+    rest := replace(rest, '<' || n || '>', '(' || flat[n] || ')');
+  END LOOP;
+  RETURN rest;
+END
+$$;
+
+-- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and rules, and
+-- per view, type and function, with its definition and with what keeps it from working. Not the tables that are made at run
+-- time, for streams and days of history, and not the migrator's own. The settings decide how the server writes a
+-- definition; a digest stands for that of a function. About 860 rows in 13 ms: it reads the catalogs, and none of the
+-- tables.
+CREATE FUNCTION sluice_private.catalog()
+RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off
+SET standard_conforming_strings = on SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
+SET extra_float_digits = 1 AS $$
+  WITH relation AS MATERIALIZED (
+    SELECT c.oid, c.oid::regclass::text AS name, c.relkind, c.relpersistence, c.reloptions, c.relrowsecurity
+    FROM pg_class c
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+      AND c.relname <> ALL ('{migration,migration_lock}')
+      AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
+  ), found AS (
+    SELECT CASE r.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind, r.name, NULL::text AS relation,
+           CASE WHEN r.relkind = 'v' THEN pg_get_viewdef(r.oid)
+             ELSE CASE r.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END || 'TABLE'
+               || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
+    FROM relation r
+    UNION ALL
+    -- autovacuum_enabled is a check of its own.
+    SELECT 'storage', r.name, r.name, coalesce((SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(r.reloptions) o
+             WHERE o NOT LIKE 'autovacuum_enabled=%'), ''), NULL
+    FROM relation r WHERE r.relkind <> 'v'
+    UNION ALL
+    SELECT 'column', r.name || '.' || quote_ident(a.attname), r.name,
+           format_type(a.atttypid, a.atttypmod)
+             || CASE a.attidentity WHEN 'a' THEN ' GENERATED ALWAYS AS IDENTITY'
+                                   WHEN 'd' THEN ' GENERATED BY DEFAULT AS IDENTITY' ELSE '' END
+             || CASE WHEN a.attgenerated <> '' THEN ' GENERATED ALWAYS AS '
+                     WHEN d.adbin IS NOT NULL THEN ' DEFAULT ' ELSE '' END
+             || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+             || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END, NULL
+    FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE r.relkind <> 'v'
+    UNION ALL
+    SELECT 'constraint', r.name || '.' || quote_ident(c.conname), r.name, pg_get_constraintdef(c.oid),
+           CASE WHEN NOT c.convalidated OR NOT coalesce(i.indisvalid, true) THEN 'invalid' END
+    FROM relation r
+    JOIN pg_constraint c ON c.conrelid = r.oid AND c.conparentid = 0 AND c.contype IN ('c', 'p', 'u', 'x', 'f')
+    LEFT JOIN pg_index i ON i.indexrelid = c.conindid AND c.contype <> 'f'
+    UNION ALL
+    -- Of other tables: each row that refers to a message would lock it.
+    SELECT 'foreign key', c.conrelid::regclass::text || '.' || quote_ident(c.conname), c.conrelid::regclass::text,
+           pg_get_constraintdef(c.oid), NULL
+    FROM relation r JOIN pg_constraint c ON c.confrelid = r.oid AND c.contype = 'f' AND c.conparentid = 0
+    UNION ALL
+    SELECT 'index', i.indexrelid::regclass::text, r.name, pg_get_indexdef(i.indexrelid),
+           CASE WHEN NOT i.indisvalid OR NOT i.indisready OR NOT i.indislive THEN 'invalid' END
+    FROM relation r JOIN pg_index i ON i.indrelid = r.oid
+    WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x'))
+      -- Of a partition: it goes and comes with that of the whole.
+      AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
+    UNION ALL
+    SELECT 'trigger', r.name || '.' || quote_ident(t.tgname), r.name, pg_get_triggerdef(t.oid),
+           CASE WHEN t.tgenabled IN ('D', 'R') THEN 'disabled' END
+    FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
+    UNION ALL
+    SELECT 'rule', r.name || '.' || quote_ident(u.rulename), r.name, pg_get_ruledef(u.oid), NULL
+    FROM relation r JOIN pg_rewrite u ON u.ev_class = r.oid AND u.rulename <> '_RETURN'
+    UNION ALL
+    SELECT 'row security', r.name, r.name, 'enabled', NULL FROM relation r WHERE r.relrowsecurity
+    UNION ALL
+    SELECT 'type', format_type(t.oid, NULL), NULL,
+           CASE WHEN t.typtype = 'd' THEN 'DOMAIN ' || format_type(t.typbasetype, t.typtypmod) ELSE (
+             SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+             FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) END, NULL
+    FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
+    WHERE t.typnamespace = 'sluice_private'::regnamespace AND (t.typtype = 'd' OR c.relkind = 'c')
+    UNION ALL
+    SELECT 'constraint', format_type(t.oid, NULL) || '.' || quote_ident(c.conname), NULL,
+           pg_get_constraintdef(c.oid), NULL
+    FROM pg_type t JOIN pg_constraint c ON c.contypid = t.oid AND c.contype = 'c'
+    WHERE t.typnamespace = 'sluice_private'::regnamespace AND t.typtype = 'd'
+    UNION ALL
+    SELECT 'function', p.oid::regprocedure::text, NULL, md5(pg_get_functiondef(p.oid)), NULL
+    FROM pg_proc p
+    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
+  )
+  SELECT f.kind, f.name, f.relation, f.definition, f.broken FROM found f
+$$;
+
+-- Notes the definitions of what a migration has made: all there is, or what has these names. A later migration names what it
+-- has made, changed or removed, so that nothing else that has changed in the meantime counts as made.
+CREATE FUNCTION sluice_private.note_definitions(names text[] DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  DELETE FROM sluice.object_definition m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
+  INSERT INTO sluice.object_definition (kind, name, relation, definition, server)
+  SELECT c.kind, c.name, c.relation, c.definition, current_setting('server_version_num')::integer / 10000
+  FROM sluice_private.catalog() c
+  WHERE names IS NULL OR c.name = ANY (names) OR c.relation = ANY (names);
+END
+$$;
+
+-- How what is missing, changed or broken is brought back.
+CREATE FUNCTION sluice_private.restore_sql(kind text, name text, relation text, definition text, broken text)
+RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE
+    WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
+    WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
+    WHEN kind = 'index'
+      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
+    WHEN kind = 'trigger' AND broken = 'disabled'
+      THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
+    WHEN kind = 'trigger' THEN definition || ';'
+    WHEN kind = 'constraint' AND broken = 'invalid' AND definition LIKE 'CHECK%'
+      THEN format('ALTER TABLE %s VALIDATE CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
+    WHEN kind = 'constraint' AND broken = 'invalid'
+      THEN format('REINDEX TABLE CONCURRENTLY %s;', relation)
+    WHEN kind = 'constraint' AND relation IS NOT NULL
+      THEN format('ALTER TABLE %s ADD CONSTRAINT %s %s;', relation, substr(name, length(relation) + 2), definition)
+    ELSE 'npx sluice migrate --print # has its definition' END
+$$;
+
+-- The storage settings of the first list that are not in the second.
+CREATE FUNCTION sluice_private.other_settings(settings text, others text) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT o FROM unnest(string_to_array(settings, ', ')) o WHERE o <> ALL (string_to_array(others, ', ')))
+$$;
+
+-- How storage settings are brought back: those that were added go, unless their old value comes back.
+CREATE FUNCTION sluice_private.restore_storage(relation text, lost text[], added text[]) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT concat_ws(' ',
+    (SELECT format('ALTER TABLE %s RESET (%s);', relation, string_agg(split_part(o, '=', 1), ', ')) FROM unnest(added) o
+     WHERE split_part(o, '=', 1) <> ALL (ARRAY(SELECT split_part(l, '=', 1) FROM unnest(lost) l)) HAVING count(*) > 0),
+    CASE WHEN lost <> '{}' THEN format('ALTER TABLE %s SET (%s);', relation, array_to_string(lost, ', ')) END)
+$$;
+
+-- How what the migrations have not made goes.
+CREATE FUNCTION sluice_private.remove_sql(kind text, name text, relation text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE kind
+    WHEN 'index' THEN format('DROP INDEX CONCURRENTLY %s;', name)
+    WHEN 'column' THEN format('ALTER TABLE %s DROP COLUMN %s;', relation, substr(name, length(relation) + 2))
+    WHEN 'constraint' THEN format('ALTER TABLE %s DROP CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
+    WHEN 'foreign key' THEN format('ALTER TABLE %s DROP CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
+    WHEN 'row security' THEN format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY;', relation)
+    ELSE format('DROP %s %s ON %s;', upper(kind), substr(name, length(relation) + 2), relation) END
+$$;
+
+-- What is missing, changed, broken or added. What belongs to a table that is missing is not listed by itself. Where
+-- another version of the server has written the definition, a difference is unknown; storage settings and columns have
+-- no words of the server's own.
+CREATE FUNCTION sluice_private.doctor_schema(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH compared AS MATERIALIZED (
+    SELECT coalesce(m.kind, c.kind) AS kind, coalesce(m.name, c.name) AS name,
+           coalesce(m.relation, c.relation) AS relation, m.definition AS made, c.definition AS now, c.broken,
+           CASE WHEN m.definition <> c.definition
+             THEN sluice_private.flat_definition(m.definition) <> sluice_private.flat_definition(c.definition) ELSE false END AS differs,
+           m.server <> current_setting('server_version_num')::integer / 10000
+             AND m.kind <> ALL ('{storage,column,table}') AS by_other_server
+    FROM sluice.object_definition m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
+    WHERE EXISTS (SELECT FROM sluice.object_definition)
+  )
+  SELECT 'schema.missing', 'error', c.kind || ' ' || c.name,
+         format('The migration made the %s %s, and it is not there', c.kind, c.name),
+         sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, NULL)
+  FROM compared c
+  WHERE c.now IS NULL AND NOT EXISTS (
+    SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.now IS NULL
+  )
+  UNION ALL
+  SELECT 'schema.changed', 'warning', 'storage ' || c.name,
+         format('The storage settings of %s are not as the migration made them: expected %s, found %s', c.name,
+           coalesce(nullif(array_to_string(o.lost, ', '), ''), 'none'),
+           coalesce(nullif(array_to_string(o.added, ', '), ''), 'none')),
+         sluice_private.restore_storage(c.name, o.lost, o.added)
+  FROM compared c CROSS JOIN LATERAL (
+    SELECT sluice_private.other_settings(c.made, c.now) AS lost, sluice_private.other_settings(c.now, c.made) AS added
+  ) o
+  WHERE c.kind = 'storage' AND c.now <> c.made
+  UNION ALL
+  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
+         format('Another version of the server has noted them, and they cannot be compared: %s',
+           string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
+         'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'
+  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND c.by_other_server HAVING count(*) > 0
+  UNION ALL
+  SELECT 'schema.changed', 'error', c.kind || ' ' || c.name,
+         CASE WHEN c.kind IN ('function', 'view')
+                THEN format('The %s %s is not as the migration made it', c.kind, c.name)
+              ELSE format('The %s %s is not as the migration made it: expected %s, found %s', c.kind, c.name,
+                coalesce(nullif(left(c.made, 300), ''), 'none'), coalesce(nullif(left(c.now, 300), ''), 'none')) END,
+         CASE c.kind WHEN 'index' THEN concat_ws(' ', format('DROP INDEX CONCURRENTLY %s;', c.name),
+                sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, NULL))
+              WHEN 'trigger' THEN concat_ws(' ',
+                format('DROP TRIGGER %s ON %s;', substr(c.name, length(c.relation) + 2), c.relation), c.made || ';')
+              ELSE 'npx sluice migrate --print # has its definition' END
+  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND NOT c.by_other_server
+  UNION ALL
+  SELECT 'schema.' || c.broken, 'error', c.kind || ' ' || c.name,
+         CASE c.broken WHEN 'disabled' THEN format('The trigger %s does not fire', c.name)
+           ELSE format('The %s %s is not valid, so the server does not use it', c.kind, c.name) END,
+         sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, c.broken)
+  FROM compared c WHERE c.broken IS NOT NULL AND c.made IS NOT NULL
+  UNION ALL
+  SELECT 'schema.added', 'warning', c.kind || ' ' || c.name,
+         format('The %s %s is on a table of Sluice, and no migration made it%s', c.kind, c.name,
+           CASE WHEN c.kind IN ('trigger', 'rule', 'row security') THEN ': it can keep rows from being written'
+                WHEN c.kind = 'foreign key' THEN ': a row that refers to a message locks it, and claims pass it over'
+                WHEN c.kind = 'index' THEN ': every message is written to it' ELSE '' END),
+         sluice_private.remove_sql(c.kind, c.name, c.relation)
+  FROM compared c
+  WHERE c.made IS NULL AND c.kind <> ALL ('{table,storage,view,type,function}') AND NOT EXISTS (
+    SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.made IS NULL
+  )
+  UNION ALL
+  SELECT 'schema.definitions', 'unknown', 'table sluice.object_definition',
+         'It has no rows, so what the migration has made cannot be compared with what there is',
+         'npx sluice migrate --print'
+  WHERE NOT EXISTS (SELECT FROM sluice.object_definition)
+$$;
+
+-- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
+-- theirs. The tables of streams and of the history belong to the owner too: maintenance drops them.
+CREATE FUNCTION sluice_private.doctor_owner(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH schema_owner AS (
+    SELECT n.nspowner AS oid FROM pg_namespace n WHERE n.nspname = 'sluice_private'
+  ), owned AS (
+    SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
+           c.oid::regclass::text AS name, c.relowner AS owner
+    FROM pg_class c
+    WHERE c.relnamespace = 'sluice'::regnamespace AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
+      -- A sequence of a column goes with its table.
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass
+        AND d.deptype IN ('a', 'i')))
+    UNION ALL
+    SELECT 'FUNCTION', p.oid::regprocedure::text, p.proowner FROM pg_proc p
+    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
+  )
+  SELECT 'schema.owner', 'error', lower(o.kind) || ' ' || o.name,
+         format('The %s %s belongs to %s, and the schema to %s: it has other rights than what works with it',
+           lower(o.kind), o.name, o.owner::regrole, s.oid::regrole),
+         format('ALTER %s %s OWNER TO %s;', o.kind, o.name, s.oid::regrole)
+  FROM owned o CROSS JOIN schema_owner s WHERE o.owner <> s.oid
+  UNION ALL
+  SELECT 'privileges.public', 'error', 'function ' || p.oid::regprocedure,
+         format('Every login may call %s, which runs with the rights of its owner, %s', p.oid::regprocedure,
+           p.proowner::regrole),
+         format('REVOKE ALL ON FUNCTION %s FROM PUBLIC;', p.oid::regprocedure)
+  FROM pg_proc p
+  WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
+    AND has_function_privilege('public', p.oid, 'EXECUTE')
+  UNION ALL
+  -- sluice_admin reads every view, and one of the roles may call each function. Where it has no right on the schema,
+  -- the roles are of another database.
+  SELECT 'privileges.roles', 'warning', 'roles of Sluice',
+         format('No role has the rights on %s that "sluice roles" grants: a migration has made it since, or it was '
+           'revoked',
+           string_agg(l.name, ', ' ORDER BY l.name)), 'npx sluice roles'
+  FROM (
+    SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_roles r ON r.rolname = 'sluice_admin'
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v'
+      AND NOT has_table_privilege(r.oid, c.oid, 'SELECT')
+    UNION ALL
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    WHERE p.pronamespace = 'sluice'::regnamespace AND NOT EXISTS (
+      SELECT FROM pg_roles r
+      WHERE r.rolname IN ('sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_admin', 'sluice_reader',
+          'sluice_claimer')
+        AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
+    )
+  ) l
+  WHERE EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = 'sluice_admin' AND has_schema_privilege(r.oid, 'sluice', 'USAGE')
+  )
+  HAVING count(*) > 0
+$$;
+
+-- schema/71_doctor_server.sql
+--
+-- What the doctor finds in the server: settings, connections, vacuum, and what keeps dead rows from being removed.
+
+-- Settings that harm a queue, as a new session of this role gets them; synchronous_commit of other roles too.
+CREATE FUNCTION sluice_private.doctor_settings(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
+         format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
+         CASE harmful.name WHEN 'default_transaction_read_only'
+           THEN format('SET default_transaction_read_only = off; '
+             'ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
+           ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
+  FROM (VALUES
+    ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),
+    ('full_page_writes', 'off', 'error', 'a crash of the machine can destroy pages of tables'),
+    ('synchronous_commit', 'off', 'warning',
+      'a crash of the server takes the last commits, so messages are lost, or handled again'),
+    ('autovacuum', 'off', 'error', 'dead rows stay, tables grow, and sweeps become slower and slower'),
+    ('track_counts', 'off', 'error', 'autovacuum does not know which tables have dead rows'),
+    ('track_activities', 'off', 'unknown', 'nobody can see which session has a transaction open'),
+    ('default_transaction_read_only', 'on', 'error', 'nothing can be enqueued or handled')
+  ) AS harmful (name, value, severity, harm)
+  JOIN pg_settings s ON s.name = harmful.name AND s.reset_val = harmful.value
+  WHERE NOT (harmful.name = 'default_transaction_read_only' AND pg_is_in_recovery())
+  UNION ALL
+  SELECT 'settings.synchronous_commit', 'warning',
+         CASE r.setrole WHEN 0 THEN 'database ' || current_database() ELSE 'role ' || r.setrole::regrole END,
+         'synchronous_commit is off for it: a crash of the server takes the last commits, so messages are lost, '
+         'or handled again',
+         CASE WHEN r.setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
+              ELSE format('ALTER ROLE %s%s RESET synchronous_commit;', r.setrole::regrole,
+                CASE WHEN r.setdatabase <> 0 THEN format(' IN DATABASE %I', current_database()) ELSE '' END) END
+  FROM pg_db_role_setting r LEFT JOIN pg_database d ON d.oid = r.setdatabase
+  WHERE r.setconfig @> '{synchronous_commit=off}' AND (r.setdatabase = 0 OR d.datname = current_database())
+    -- Otherwise the first half says it.
+    AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
+$$;
+
+-- Connections of clients against the limits of the server, the database and the role, and what live workers may open at
+-- full load, as their heartbeats say. The login of a worker is that of the session with its lock. A worker that finds no
+-- connection claims nothing.
+CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH client AS MATERIALIZED (
+    -- What kind of process it is can be hidden; those that serve no client have no database.
+    SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
+    WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), planned AS MATERIALIZED (
+    SELECT a.usename, w.connections FROM sluice.worker w
+    JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE w.connections IS NOT NULL
+  ), allowed AS (
+    SELECT 'server' AS subject, NULL::name AS role, current_setting('max_connections')::bigint
+             - current_setting('superuser_reserved_connections')::bigint
+             - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
+           format('ALTER SYSTEM SET max_connections = %s; -- and restart, or put a pooler in front',
+             current_setting('max_connections')::integer * 2) AS remedy
+    FROM client c
+    UNION ALL
+    SELECT 'database ' || d.datname, NULL, d.datconnlimit, count(c.datname),
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
+           format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
+    FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
+    WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
+    UNION ALL
+    SELECT 'role ' || r.rolname, r.rolname, r.rolconnlimit, count(c.usename),
+           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
+           format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
+    FROM pg_roles r JOIN client c ON c.usename = r.rolname
+    WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
+  )
+  SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
+         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
+         a.remedy
+  FROM allowed a WHERE a.used >= a.most * 0.8
+  UNION ALL
+  SELECT 'connections.planned', 'warning', a.subject,
+         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
+           a.most), a.remedy
+  FROM allowed a CROSS JOIN LATERAL (
+    SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
+  ) p WHERE p.connections > a.most
+$$;
+
+-- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
+-- autovacuum waits for. The tables of streams and days of history are among them.
+CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, r.oid::regclass::text AS name, CASE c.relkind WHEN 't' THEN 'toast.' ELSE '' END AS part, c.reltuples,
+           c.reloptions
+    FROM pg_class r JOIN pg_class c ON c.oid IN (r.oid, r.reltoastrelid)
+    WHERE r.relnamespace = 'sluice'::regnamespace AND r.relkind = 'r'
+  ), stated AS (
+    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live,
+           greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at, coalesce(t.enabled, true) AS enabled,
+           coalesce(t.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
+             + coalesce(t.factor, current_setting('autovacuum_vacuum_scale_factor')::double precision)
+               * greatest(o.reltuples, 0) AS due
+    FROM own o JOIN pg_stat_all_tables s ON s.relid = o.oid CROSS JOIN LATERAL (
+      SELECT (f.options ->> 'autovacuum_enabled')::boolean AS enabled,
+             (f.options ->> 'autovacuum_vacuum_threshold')::double precision AS threshold,
+             (f.options ->> 'autovacuum_vacuum_scale_factor')::double precision AS factor
+      FROM (
+        SELECT jsonb_object_agg(p.option_name, p.option_value) AS options FROM pg_options_to_table(o.reloptions) p
+      ) f
+    ) t
+  )
+  SELECT 'vacuum.off', 'error', 'table ' || s.name,
+         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
+           s.part, s.name, s.dead),
+         format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
+  FROM stated s WHERE NOT s.enabled
+  UNION ALL
+  SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
+         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
+           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
+           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
+  FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
+$$;
+
+-- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
+-- table has a header of 28 bytes, one of an index 16, and pages are filled to nine and seven tenths. Long values are apart.
+CREATE FUNCTION sluice_private.doctor_bloat(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, c.oid AS table_oid, 'table' AS kind, NULL::smallint[] AS columns,
+           CASE WHEN c.reltuples >= 0 THEN greatest(c.reltuples, s.n_live_tup) END AS rows, 28 AS header, 0.9 AS filled
+    FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    UNION ALL
+    SELECT i.indexrelid, i.indrelid, 'index', i.indkey::smallint[], CASE WHEN r.reltuples >= 0 THEN c.reltuples END, 16, 0.7
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class r ON r.oid = i.indrelid AND r.relnamespace = 'sluice'::regnamespace
+  ), large AS MATERIALIZED (
+    SELECT o.*, pg_relation_size(o.oid) AS bytes FROM own o WHERE pg_relation_size(o.oid) >= 64 << 20
+  ), estimated AS (
+    SELECT l.*, CASE WHEN l.rows = 0 THEN 0 ELSE (
+      SELECT l.rows * (l.header + sum((1 - s.null_frac) * s.avg_width)) / l.filled
+      FROM pg_attribute a
+      JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+      JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = r.relname AND s.attname = a.attname AND NOT s.inherited
+      WHERE a.attrelid = l.table_oid AND (l.columns IS NULL OR a.attnum = ANY (l.columns))
+    ) END AS needed
+    FROM large l
+  )
+  SELECT 'vacuum.bloat', CASE WHEN e.needed IS NULL THEN 'unknown' ELSE 'warning' END, format('%s %s', e.kind, e.oid::regclass),
+         CASE WHEN e.needed IS NULL THEN format('%s has %s, and no statistics say what its rows need', e.oid::regclass,
+                pg_size_pretty(e.bytes))
+           ELSE format('%s has %s, and its %s rows need about %s, by an estimate: the rest is free, and later rows use it',
+             e.oid::regclass, pg_size_pretty(e.bytes), round(e.rows::numeric), pg_size_pretty(e.needed::bigint)) END,
+         CASE WHEN e.needed IS NULL THEN format('ANALYZE %s;', e.table_oid::regclass)
+           WHEN e.kind = 'index' THEN format('REINDEX INDEX CONCURRENTLY %s;', e.oid::regclass)
+           ELSE format('VACUUM (FULL) %s; -- nobody can read or write it meanwhile, so only if you need the disk',
+             e.oid::regclass) END
+  FROM estimated e WHERE e.needed IS NULL OR e.bytes >= 10 * e.needed
+$$;
+
+-- How many dead rows the tables of Sluice have, for what a held horizon costs.
+CREATE FUNCTION sluice_private.dead_rows() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
+    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+      (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
+    ELSE 'the tables of Sluice have no dead rows yet' END
+  FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
+$$;
+
+-- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
+-- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
+-- keeps rows of catalogs alone.
+CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH session AS MATERIALIZED (
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+      AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
+  )
+  (SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+         format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
+           'removed; %s',
+           s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
+           sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
+         format('SELECT pg_terminate_backend(%s);', s.pid)
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
+  UNION ALL
+  SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
+         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
+           count(*)),
+         format('GRANT pg_read_all_stats TO %I;', current_user)
+  FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
+  UNION ALL
+  SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
+         format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
+           'be removed; %s',
+           p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
+         format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
+  FROM pg_prepared_xacts p
+  WHERE p.database = current_database() AND p.prepared < sluice_private.clock() - open_for
+  UNION ALL
+  SELECT 'horizon.slot', 'warning', 'replication slot ' || r.slot_name,
+         format('It is %s, and keeps rows for a standby that were deleted up to %s transactions ago%s; %s',
+           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, age(r.xmin),
+           coalesce(', not in use for ' || sluice_private.say_age(sluice_private.clock()
+             - (to_jsonb(r) ->> 'inactive_since')::timestamptz), ''), sluice_private.dead_rows()),
+         CASE WHEN r.active THEN 'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby'
+           ELSE format('SELECT pg_drop_replication_slot(%L); -- if its standby does not come back', r.slot_name) END
+  FROM pg_replication_slots r
+  WHERE r.xmin IS NOT NULL AND (age(r.xmin) >= 10000 OR NOT r.active
+    AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
+  UNION ALL
+  SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
+         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
+           sluice_private.dead_rows()),
+         'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
+  FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000
+$$;
+
+-- The queue of notifications, which serves the whole server. Sluice stops notifying at a half, and workers find
+-- messages by their poll. It fills while a session that listens has a transaction open.
+CREATE FUNCTION sluice_private.doctor_notify(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'notify.full', CASE WHEN u.used >= 0.5 THEN 'error' ELSE 'warning' END, 'queue of notifications',
+         format('%s %% of it are in use%s', round(u.used::numeric * 100), CASE WHEN u.used >= 0.5
+           THEN ': Sluice notifies no more, and workers find messages by their poll; a full one fails every NOTIFY'
+           ELSE ': some session listens and has a transaction open' END),
+         'SELECT pid, application_name, state, xact_start FROM pg_stat_activity '
+         'WHERE state LIKE ''idle in transaction%'' ORDER BY xact_start; -- end it by SELECT pg_terminate_backend(pid);'
+  FROM (SELECT pg_notification_queue_usage() AS used) u WHERE u.used >= 0.1
+$$;
+
+-- schema/72_doctor_queues.sql
+--
+-- What the doctor finds in workers and queues.
+
+-- Worker processes that do nothing, or differ.
+CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH worker AS MATERIALIZED (
+    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
+    FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
+  )
+  -- A heartbeat comes at least every 30 seconds.
+  SELECT 'workers.stale', 'error', 'worker ' || w.name,
+         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
+           'or is stopped',
+           sluice_private.say_age(w.silent), w.in_flight),
+         -- What a process has written about itself must not make another command of it.
+         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
+  FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
+  UNION ALL
+  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
+         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
+           sluice_private.say_age(w.silent), w.in_flight),
+         'npx sluice work <module> # any worker notices within a minute'
+  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
+  UNION ALL
+  SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
+         format('They run different versions of the library: %s', (
+           SELECT string_agg(format('%s (%s)', v.version, v.workers), ', ' ORDER BY v.version)
+           FROM (SELECT o.version, count(*) AS workers FROM worker o WHERE o.alive GROUP BY o.version) v)),
+         'npx sluice status --json # names and versions; deploy the newest everywhere'
+  FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
+  UNION ALL
+  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+         format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
+           'process is not detected',
+           string_agg(w.name, ', ' ORDER BY w.name)),
+         'createSluice({ connection, directConnection })'
+  FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
+  UNION ALL
+  -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
+  SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
+         format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
+           sluice_private.say_age(w.silent)),
+         'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
+         'listener.unavailable or connection.lost'
+  FROM worker w
+  WHERE w.alive AND NOT w.pooled AND NOT w.listening AND w.started_at < sluice_private.clock() - interval '1 minute'
+  UNION ALL
+  -- By the session that holds the worker's lock.
+  SELECT 'privileges.worker', 'warning', 'worker ' || w.name,
+         format('Its login, %s, may not write what it has done to sluice.worker_activity: charts and "sluice queue '
+           'activity" lack it', a.usename),
+         format('npx sluice roles # and then: GRANT sluice_worker TO %I;', a.usename)
+  FROM worker w
+  JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  JOIN pg_stat_activity a ON a.pid = l.pid
+  WHERE NOT has_table_privilege(a.usesysid, 'sluice.worker_activity', 'INSERT')
+$$;
+
+-- The names of queues that have messages, at most so many: from each to the next in one descent of the primary key.
+CREATE FUNCTION sluice_private.names_of_queues(most integer) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE named AS (
+    (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
+    FROM named n WHERE n.queue IS NOT NULL
+  )
+  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT most
+$$;
+
+-- The names of the queues whose messages are looked at: a thousand.
+CREATE FUNCTION sluice_private.queues_to_look_at() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT q.name FROM sluice_private.names_of_queues(1000) AS q (name)
+$$;
+
+-- Whether there are more queues than are looked at.
+CREATE FUNCTION sluice_private.doctor_names(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'queues.many', 'unknown', 'queues',
+         format('Of more than 1000 queues the first 1000 by name were looked at for retries that fail alike and for held '
+           'keys, up to %s, and the first 10000 for those without a worker', (array_agg(q.name ORDER BY q.name))[1000]),
+         'npx sluice explain <queue> # for one of the others'
+  FROM sluice_private.names_of_queues(1001) AS q (name) HAVING count(*) > 1000
+$$;
+
+-- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
+-- by message_due_idx, and of the others the first 200 by message_slot_idx, which is not in the order of due times.
+CREATE FUNCTION sluice_private.oldest_due(queue text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := sluice_private.clock();
+BEGIN
+  RETURN least((
+    SELECT min(first.due_at) FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.due_at FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 1
+    ) first WHERE first.due_at <= now_at
+  ), (
+    SELECT min(first.due_at) FROM (
+      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 200
+    ) first WHERE first.due_at <= now_at
+  ));
+END
+$$;
+
+-- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
+-- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
+-- groups are a matter of their streams.
+CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH consumed AS MATERIALIZED (
+    SELECT unnest(w.queues) AS name FROM sluice.workers w WHERE w.alive
+    UNION
+    SELECT c.queue FROM sluice.claim c WHERE c.expires_at > sluice_private.clock()
+    UNION
+    SELECT s.queue FROM sluice.queue s WHERE s.paused_at IS NOT NULL
+  ), unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues(10000) AS q (name)
+    WHERE NOT EXISTS (SELECT FROM consumed c WHERE c.name = q.name) AND NOT sluice_private.is_of_group(q.name)
+  )
+  SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
+         format('Its oldest message has been due for %s, and no live worker consumes the queue',
+           sluice_private.say_age(sluice_private.clock() - o.since)),
+         'npx sluice work <module> # with a pipeline for it'
+  FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
+  WHERE o.since < sluice_private.clock() - interval '1 minute'
+$$;
+
+-- The first line of an error, without the passwords of URLs.
+CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(split_part(error, chr(10), 1),
+    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+$$;
+
+-- The same without its numbers: what failures of one kind have in common.
+CREATE FUNCTION sluice_private.kind_of_error(line text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(line, '[0-9]+', 'N', 'g'), 120)
+$$;
+
+-- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
+-- those that are looked at. An error in the same words everywhere is shown with its numbers. Of each queue the next 100
+-- messages per priority to fall due are read by message_due_idx, and 100 with an ordering key by message_slot_idx; of dead
+-- letters the latest 1,000 by dead_letter_died_at_idx.
+CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE dead_name AS (
+    (SELECT d.queue FROM sluice.dead_letter d ORDER BY d.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
+    FROM dead_name n WHERE n.queue IS NOT NULL
+  ), failed AS (
+    SELECT q.name AS queue, 'retries' AS kind, sluice_private.error_line(f.last_error) AS line
+    FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
+      SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+        SELECT m.attempt, m.last_error FROM sluice.message m
+        WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
+      ) n
+      UNION ALL
+      (SELECT m.attempt, m.last_error FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL
+       ORDER BY m.slot, m.id LIMIT 100)
+    ) f
+    WHERE f.attempt > 0 AND f.last_error IS NOT NULL
+    UNION ALL
+    SELECT n.queue, 'dead letters', sluice_private.error_line(d.error)
+    FROM dead_name n CROSS JOIN LATERAL (
+      SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
+        d.id DESC LIMIT 1000
+    ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
+  ), alike AS (
+    SELECT f.queue, f.kind,
+           CASE WHEN min(f.line) = max(f.line) THEN min(f.line) ELSE sluice_private.kind_of_error(min(f.line)) END AS error,
+           count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
+    FROM failed f GROUP BY f.queue, f.kind, sluice_private.kind_of_error(f.line)
+  )
+  SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
+         format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),
+         CASE a.kind WHEN 'retries' THEN format('npx sluice queue pause %s # until what it needs works again', a.queue)
+           ELSE format('npx sluice dead redrive %s # when the reason has gone', a.queue) END
+  FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
+$$;
+
+-- schema/73_doctor.sql
+--
+-- What the doctor finds in keys, limits, schedules and streams, and the doctor itself.
+--
+-- Public functions: sluice.doctor.
+
+-- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest, and how many
+-- more there are. How many wait behind it: of the next thousand messages of its slot.
+CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH closed AS (
+    SELECT q.name, k.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
+      SELECT (k.value ->> 0)::bigint AS id
+      FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+      WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
+      LIMIT 200
+    ) k
+    UNION
+    SELECT q.name, m.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
+      ORDER BY m.slot, m.id, m.lease LIMIT 200
+    ) m
+  )
+  SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
+         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
+           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - m.since), coalesce((
+             SELECT format(', with %s messages behind it', count(*)) FROM (
+               SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
+               ORDER BY b.id LIMIT 1000
+             ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
+           coalesce(sluice_private.error_line(m.last_error), 'none'))
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
+         format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
+  FROM (
+    -- Of each queue those that have waited longest.
+    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place,
+           count(*) OVER (PARTITION BY m.queue) AS keys
+    FROM closed c (queue, id)
+    CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
+    WHERE m.attempt > 0 AND f.since < sluice_private.clock() - interval '1 hour'
+  ) m
+  WHERE m.place <= 3
+$$;
+
+-- Queues that have as many messages in flight as they may, all of them for longer than open_for, while others are due.
+CREATE FUNCTION sluice_private.doctor_limits(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT f.queue, f.id, min(f.claimed_at) AS since, min(coalesce(f.worker, 'claim ' || f.claim)) AS holder
+    FROM sluice.in_flight f JOIN sluice.queue q ON q.queue = f.queue AND q.concurrency IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
+  )
+  SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
+         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
+           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
+           q.queue, q.concurrency * 2)
+  FROM sluice.queue q CROSS JOIN LATERAL (
+    SELECT count(*) AS messages, max(o.since) AS since, (array_agg(o.id ORDER BY o.since))[1] AS id,
+           (array_agg(o.holder ORDER BY o.since))[1] AS holder
+    FROM held o WHERE o.queue = q.queue AND o.since < sluice_private.clock() - open_for
+  ) h
+  WHERE CASE WHEN h.messages >= q.concurrency THEN EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT q.concurrency + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
+    UNION ALL
+    SELECT FROM generate_series(0, 255) AS s (slot) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot >= s.slot AND m.slot <= s.slot
+      ORDER BY m.slot, m.id LIMIT 10
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
+  ) END
+$$;
+
+-- Tenants that have as many messages in flight as they may, all of them for longer than open_for, while others are due, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+           coalesce(f.worker, 'claim ' || f.claim) AS holder
+    FROM sluice.in_flight f
+    JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
+    JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
+  ), full_up AS MATERIALIZED (
+    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+           (array_agg(h.holder ORDER BY h.since))[1] AS holder
+    FROM held h WHERE h.since < sluice_private.clock() - open_for
+    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+  )
+  SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
+         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
+           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
+           t.most * 2)
+  FROM full_up t
+  WHERE EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m
+      WHERE m.queue = t.queue AND m.tenant IS NOT NULL AND m.tenant = t.tenant AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT t.most + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held h WHERE h.queue = t.queue AND h.id = m.id)
+  )
+$$;
+
+-- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
+CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'messages.crashing', 'warning', format('queue %s, message %s', c.queue, c.message_id),
+         format('%s workers died or hung while they had it, the last one, %s, %s ago', count(*),
+           (array_agg(c.worker ORDER BY c.crashed_at DESC))[1],
+           sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
+         format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
+  FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
+  ORDER BY count(*) DESC
+$$;
+
+-- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
+-- at least once a minute for schedules, and makes a pass of maintenance every five by default.
+CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
+         format('No worker can enqueue its next message: %s', left(s.error, 300)),
+         format('npx sluice schedule get %s', s.name)
+  FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
+  UNION ALL
+  SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
+         format('Its next message should have been enqueued %s ago, and no worker has done it',
+           sluice_private.say_age(sluice_private.clock() - s.next_at)),
+         'npx sluice work <module> # any running worker enqueues what is due'
+  FROM sluice.schedule s
+  WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
+  UNION ALL
+  SELECT 'maintenance.late', 'warning', 'maintenance',
+         format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
+           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
+             ELSE 'never' END),
+         'npx sluice maintain # and see maintenanceInterval of the workers'
+  FROM sluice.maintenance m
+  WHERE m.begun_at < sluice_private.clock() - interval '1 hour'
+    AND EXISTS (
+      SELECT FROM sluice.workers w WHERE w.alive AND w.started_at < sluice_private.clock() - interval '1 hour'
+    )
+$$;
+
+-- Groups that do not read, and why; streams whose open appends hold groups back; and segments that groups keep although
+-- they are old enough, or the stream large enough, for them to go.
+CREATE FUNCTION sluice_private.doctor_streams(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH part AS MATERIALIZED (
+    SELECT r.stream, r.name, r.partition, r.next_position, r.next_appended_at, r.held_until, r.last_error
+    FROM sluice_private.read_group_partitions(NULL, NULL, 1) r
+  ), unread AS (
+    SELECT p.stream, p.name, count(*) AS partitions, min(p.next_appended_at) AS since FROM part p
+    WHERE p.next_position IS NOT NULL GROUP BY p.stream, p.name
+  ), kept AS (
+    SELECT s.stream, g.closed_at, (
+      SELECT string_agg(o.name, ', ' ORDER BY o.name) FROM sluice.stream_group o
+      WHERE o.stream = s.stream AND sluice_private.pins(s, o)
+        AND (sluice_private.unread_in('event_' || s.id, o.id, s.trimmed_to, g.first + 999999999)).first IS NOT NULL
+    ) AS groups
+    FROM sluice.stream s CROSS JOIN LATERAL (
+      SELECT o.first, o.closed_at FROM sluice.segment o
+      WHERE o.stream_id = s.id AND o.closed_at IS NOT NULL AND o.dropping_at IS NULL ORDER BY o.first LIMIT 1
+    ) g
+    WHERE g.closed_at < sluice_private.clock() - s.retain_ms * interval '1 millisecond' OR s.retain_bytes < (
+      SELECT sum(sluice_private.segment_bytes(b.stream_id, b.first)) FROM sluice.segment b
+      WHERE b.stream_id = s.id AND b.dropping_at IS NULL
+    )
+  )
+  SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
+         format('It waits for event %s, which has failed for good: %s', p.next_position,
+           coalesce(sluice_private.error_line(p.last_error), 'without an error')),
+         format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
+           p.partition, p.stream, p.name, p.next_position)
+  FROM part p WHERE p.held_until = 'infinity'
+  UNION ALL
+  SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
+         format('It has unread events in %s partitions, the oldest for %s, and no live worker reads them', u.partitions,
+           sluice_private.say_age(sluice_private.clock() - u.since)),
+         'npx sluice work <module> # with a pipeline for it'
+  FROM unread u
+  WHERE u.since < sluice_private.clock() - interval '1 minute'
+    AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))
+    AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = u.stream || ':' || u.name AND q.paused_at IS NOT NULL)
+  UNION ALL
+  SELECT 'groups.lost', 'error', format('group %s of stream %s', g.name, g.stream),
+         format('Retention has removed the events %s to %s, which it had not read: it reads nothing until it is moved',
+           g.lost_from, g.lost_to),
+         format('npx sluice group seek %s %s --to start', g.stream, g.name)
+  FROM sluice.stream_group g WHERE g.lost_from IS NOT NULL
+  UNION ALL
+  SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
+         format('A transaction that has appended has been open for %s, %s: groups do not read the events after it',
+           sluice_private.say_age(sluice_private.clock() - r.open_since),
+           CASE WHEN r.open_pid > 0 THEN 'in process ' || r.open_pid ELSE 'and is prepared' END),
+         CASE WHEN r.open_pid > 0 THEN format('SELECT pg_terminate_backend(%s);', r.open_pid)
+           ELSE 'SELECT gid, prepared FROM pg_prepared_xacts;' END
+  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r
+  WHERE r.open_since < sluice_private.clock() - open_for
+  UNION ALL
+  SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
+         format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
+           sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
+         format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
+  FROM kept k WHERE k.groups IS NOT NULL
+$$;
+
+-- The findings of one part: of each check the first 20, and how many more there are.
+CREATE FUNCTION sluice_private.doctor_part(part text, open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($part$
+    WITH found AS MATERIALIZED (
+      SELECT f.*, row_number() OVER (PARTITION BY f."check" ORDER BY f.ordinality) AS nth,
+             count(*) OVER (PARTITION BY f."check") AS found
+      FROM sluice_private.doctor_%s($1) WITH ORDINALITY f
+    )
+    SELECT f."check", f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
+    UNION ALL
+    SELECT f."check", f.severity, format('%%s more', f.found - 20),
+           format('This check has %%s findings, and the first 20 are listed', f.found),
+           'SELECT * FROM sluice_private.doctor_%s(''5 minutes''); -- as the owner of the schema: all of them'
+    FROM found f WHERE f.nth = 21$part$, part, part) USING open_for;
+END
+$$;
+
+CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
+RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET lock_timeout = '1s' SET jit = off AS $$
+DECLARE
+  of_catalog text[] := '{schema,owner,settings,connections}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
+  most interval := current_setting('statement_timeout')::interval;
+  over boolean := false;
+  part text;
+BEGIN
+  IF open_for IS NULL THEN
+    RAISE EXCEPTION 'open_for: expected a time, received NULL' USING ERRCODE = '22023',
+      HINT = 'For example interval ''5 minutes''.';
+  END IF;
+  PERFORM sluice_private.check_time('open_for', open_for, 'For example interval ''5 minutes''.');
+  IF pg_is_in_recovery() THEN
+    of_rows := '{}';
+    RETURN QUERY SELECT 'server.standby', 'unknown', 'server',
+      'This is a standby, which does not see the locks and the statistics of its primary: workers, queues, vacuum and '
+      'the horizon were not looked at',
+      'npx sluice doctor --database-url <the primary>';
+  END IF;
+  FOREACH part IN ARRAY of_catalog || of_rows LOOP
+    -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
+    BEGIN
+      IF NOT over THEN
+        RETURN QUERY SELECT * FROM sluice_private.doctor_part(part, open_for);
+      END IF;
+    EXCEPTION
+      WHEN query_canceled THEN
+        over := most > interval '0' AND clock_timestamp() - statement_timestamp() >= most;
+        IF NOT over THEN
+          RAISE;
+        END IF;
+      WHEN OTHERS THEN
+        RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+          format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+          format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
+    END;
+    IF over THEN
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: the time of statement_timeout, %s, is over', current_setting('statement_timeout')),
+        'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sluice.doctor IS
+  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
+  'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
+  'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
+
+-- schema/80_reasons.sql
+--
+-- What reasons are made of, and which sessions they name.
+--
+-- Each function of the files behind this one returns its reason as one row, or none. All are STABLE and lock nothing. They
+-- run with the rights of the owner, who may read what they read, under planner settings by which no plan walks a backlog:
+-- see sluice_private.message_reasons. What a session does is not theirs to tell: a row has its pid, and the public function
 -- adds what its caller may see of it.
 
 CREATE TYPE sluice_private.reason AS (
@@ -8093,50 +9683,30 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     ::sluice_private.reason
 $$;
 
--- A time by its two largest units, as the command line writes it: 3m 12s.
-CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT regexp_replace(CASE
-    WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
-    WHEN s >= 3600 THEN format('%sh %sm', s / 3600, s % 3600 / 60)
-    WHEN s >= 60 THEN format('%sm %ss', s / 60, s % 60)
-    WHEN s >= 1 THEN format('%ss', s)
-    WHEN s >= 0 THEN format('%sms', floor(ms)) END, ' 0[hms]$', '')
-  FROM (SELECT floor(ms / 1000)::bigint AS s) whole
-$$;
-
--- How far an instant is from now, in the same words.
-CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
-    abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
-  ) WHEN at IS NOT NULL THEN 'ever' END
-$$;
-
--- What users wrote, in quotes and in one line.
-CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
-$$;
-
--- What users wrote, as one word of a shell.
-CREATE FUNCTION sluice_private.shell_word(given text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT '''' || replace(given, '''', '''"''"''') || ''''
-$$;
-
--- '1 message', '3 messages'
-CREATE FUNCTION sluice_private.counted(count bigint, what text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
-$$;
-
--- Who has locked a row, by its xmax: the transactions that run, each with its server process. Read once per look.
+-- The transactions that run, each with its server process, or 0 for a prepared one. Read once per look.
 CREATE FUNCTION sluice_private.row_locks() RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(jsonb_object_agg(l.transactionid::text, coalesce(l.pid, 0)), '{}') FROM pg_locks l
   WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+$$;
+
+-- Which of them has locked a row, by its xmax; null: none. A row that several have locked, or one twice, has the number
+-- of a MultiXact there, and nothing tells it from that of a transaction: it is one if there is a MultiXact of this number
+-- and a member of it runs.
+CREATE FUNCTION sluice_private.locker(holder xid, locks jsonb) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF locks ? holder::text THEN
+    RETURN (locks ->> holder::text)::integer;
+  -- A number that is out of this range would be an error.
+  ELSIF locks = '{}' OR holder = '0'::xid OR mxid_age(holder) NOT BETWEEN 1 AND (
+    SELECT mxid_age(d.datminmxid) FROM pg_database d WHERE d.datname = current_database()
+  ) THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT (locks ->> m.xid::text)::integer FROM pg_get_multixact_members(holder) m
+    WHERE locks ? m.xid::text ORDER BY m.mode LIMIT 1);
+END
 $$;
 
 -- What the caller may see of a session. It runs with the rights of its caller: of the sessions of others PostgreSQL
@@ -8151,12 +9721,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM pg_stat_activity a WHERE a.pid = session_facts.pid
 $$;
 
-CREATE FUNCTION sluice_private.session_words(pid integer, facts jsonb) RETURNS text
+-- begin: 'It is'
+CREATE FUNCTION sluice_private.session_words(begin text, pid integer, facts jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE
-    WHEN pid = 0 THEN 'It is a prepared transaction: pg_prepared_xacts lists it.'
+    WHEN pid = 0 THEN format('%s a prepared transaction: pg_prepared_xacts lists it.', begin)
     WHEN facts IS NULL THEN format('Server process %s has ended since.', pid)
-    ELSE format('It is server process %s (%s)%s.', pid,
+    ELSE format('%s server process %s (%s)%s.', begin, pid,
       concat_ws(', ', facts ->> 'application', 'user ' || (facts ->> 'user')),
       CASE WHEN facts ? 'hidden'
         THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
@@ -8166,129 +9737,150 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         ) END) END
 $$;
 
--- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
-CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- What ends a session, or shows the prepared transactions, of which nobody knows which one it is.
+CREATE FUNCTION sluice_private.end_of_session(pid integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE pid WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
+    ELSE format('SELECT pg_terminate_backend(%s);', pid) END
+$$;
+
+-- The session for which a server process waits, and which waits for no other: it begins with the process, and follows
+-- the locks. 0: a prepared transaction; null: the process waits for no lock.
+CREATE FUNCTION sluice_private.blocker_of(pid integer) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
-  before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
-  line integer[];
+  at integer := pid;
 BEGIN
-  IF abs(length(given) - length(other)) > most THEN
-    RETURN NULL;
-  END IF;
-  FOR at IN 1..length(given) LOOP
-    line := ARRAY[at];
-    FOR place IN 1..length(other) LOOP
-      line := line || least(before[place + 1] + 1, line[place] + 1,
-        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
-    END LOOP;
-    before := line;
+  -- pg_blocking_pids stops the server's lock manager for a moment, so it is asked of those that wait alone. Of a deadlock it
+  -- would go round.
+  FOR step IN 1..10 LOOP
+    EXIT WHEN NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = at AND NOT l.granted);
+    at := coalesce((pg_blocking_pids(at))[1], at);
+    EXIT WHEN at = 0;
   END LOOP;
-  RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
+  RETURN nullif(at, pid);
 END
 $$;
 
--- The name that was most likely meant, of the first 200.
-CREATE FUNCTION sluice_private.nearest_name(given text, names text[]) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT n.name FROM (
-    SELECT name, sluice_private.name_distance(lower(given), lower(name)) AS distance FROM unnest(names[1:200]) AS name
-  ) n
-  -- A worker may write any name, and this one gets into a command.
-  WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
-  ORDER BY n.distance, n.name LIMIT 1
-$$;
-
--- Names of queues that have messages, up to so many: from each to the next by one descent of the primary key.
-CREATE FUNCTION sluice_private.some_queues(most integer) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found (queue) AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue, m.id LIMIT 1)
-    UNION ALL
-    SELECT n.queue FROM found f CROSS JOIN LATERAL (
-      SELECT m.queue FROM sluice.message m WHERE m.queue > f.queue ORDER BY m.queue, m.id LIMIT 1
-    ) n
-  )
-  SELECT ARRAY(SELECT f.queue FROM found f LIMIT most)
-$$;
-
--- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
--- five, as far as the owner of the schema may see how old they are.
-CREATE FUNCTION sluice_private.why_not_committed() RETURNS SETOF sluice_private.reason
+-- Sessions that have locked a table of Sluice against what claims and settlements do, or wait to: a table that these use, or
+-- any. Where one waits, all that come after it wait with it.
+CREATE FUNCTION sluice_private.why_table_locked(any_table boolean) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM (
-    SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
-    WHERE l.locktype = 'relation' AND l.relation = 'sluice.message'::regclass AND l.mode = 'RowExclusiveLock'
-      AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+    SELECT l.pid, l.mode, l.granted, min('sluice.' || c.relname) AS name, count(*) AS tables
+    FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.mode = ANY ('{ShareLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
-  CROSS JOIN LATERAL sluice_private.say('not_committed',
-    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
-    'COMMIT.',
-    pid => coalesce(w.pid, 0)) s
-  ORDER BY a.xact_start, w.pid LIMIT 5
+      AND c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+      AND (any_table OR c.relname = ANY ('{message,queue,slot,dead_letter,dedupe,kept_key,claim,cancel_request,schedule,'
+        'worker,batch_record,crash,permit,bucket,turn,stream,segment,stream_group,group_progress,group_queued}'))
+    GROUP BY l.pid, l.mode, l.granted
+  ) t CROSS JOIN LATERAL sluice_private.say('table_locked',
+    format(CASE WHEN t.granted THEN 'A session has locked table %s%s (%s): %s.'
+        ELSE 'A session waits to lock table %s%s (%s), and all that comes after it waits: %s.' END,
+      t.name, CASE WHEN t.tables > 1 THEN ' and others' ELSE '' END, t.mode,
+      CASE WHEN t.mode = 'AccessExclusiveLock' THEN 'no other session can read or write it'
+        ELSE 'no other session can write to it' END),
+    details => jsonb_build_object('table', t.name, 'mode', t.mode, 'granted', t.granted),
+    remedy => sluice_private.end_of_session(coalesce(t.pid, 0)), pid => coalesce(t.pid, 0)) s
+  ORDER BY t.granted DESC, t.mode, t.pid LIMIT 3
 $$;
 
--- A standby sees neither locks nor batches.
-CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+-- Reasons as their reader sees them: with what the reader may know of the sessions, and of the session for which such a
+-- one waits. It runs with the rights of its caller. Null: a lock of a table kept them from being read. What is gone no
+-- such lock keeps waiting.
+CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.say('not_visible',
-    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
-  WHERE pg_is_in_recovery()
+  SELECT r.reason, concat_ws(' ', r.explanation,
+           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words('It is', r.pid, f.facts) END,
+           CASE WHEN b.pid IS NOT NULL THEN sluice_private.session_words('It waits for a lock of', b.pid, b.facts) END),
+         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
+         r.details || coalesce(f.facts, '{}')
+           || CASE WHEN b.pid IS NULL THEN '{}' ELSE jsonb_build_object('blockedBy', b.facts) END,
+         CASE WHEN b.pid IS NULL THEN r.remedy ELSE sluice_private.end_of_session(b.pid) END
+  FROM unnest(
+    CASE WHEN reasons[1].reason = ANY ('{dead,completed,not_found,never_existed,other_queue,not_committed}')
+      THEN reasons ELSE coalesce(
+        nullif(ARRAY(SELECT t FROM sluice_private.why_table_locked(reasons IS NULL) t) || reasons, '{}'),
+        ARRAY[sluice_private.say('table_locked', 'A lock of a table of Sluice kept this explanation waiting for half a '
+          'second, and has ended since: ask again.')]) END
+  ) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
+  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
+  LEFT JOIN LATERAL (
+    SELECT w.pid, sluice_private.session_facts(w.pid) AS facts
+    FROM (SELECT sluice_private.blocker_of(r.pid) AS pid WHERE r.pid > 0) w
+  ) b ON true
+  ORDER BY r.ordinal
 $$;
 
-CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
+-- schema/81_in_flight_reasons.sql
+--
+-- Reasons of a message that somebody has, or had: a session, a worker, a claim.
+
+-- A worker whose connection is open, and which has been silent for longer than 90 seconds: a heartbeat comes at least
+-- every 30. A pooler's connection proves nothing. The doctor calls it workers.stale.
+CREATE FUNCTION sluice_private.is_stale(w sluice.worker) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
-    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
-      || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
-    since => d.died_at,
-    details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
-    remedy => format('npx sluice dead redrive %s --id %s', d.queue, d.id)) s
-  WHERE d.queue = why_dead.queue AND d.id = why_dead.id
+  SELECT NOT w.pooled AND w.seen_at < clock_timestamp() - interval '90 seconds'
 $$;
 
-CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.say_stale(w sluice.worker) RETURNS sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
-    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
-      WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
-      WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
-    since => c.completed_at,
-    details => jsonb_build_object('attempt', c.attempt, 'worker', c.worker, 'claim', c.claim::text)) s
-  WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
+  SELECT sluice_private.say('worker_stale',
+    format('Worker %s (process %s on %s) has been silent for %s, and its connection is open: the process hangs or is '
+      'stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
+      sluice_private.span_words(w.seen_at)),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name, 'host', w.host, 'workerPid', w.pid),
+    -- What a process has written about itself must not make another command of it.
+    remedy => format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g')))
 $$;
 
--- Of an id that is nowhere in its queue: of a message of another one, or of none.
-CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
-  elsewhere text := (SELECT q.name FROM unnest(sluice_private.some_queues(100)) AS q (name) CROSS JOIN LATERAL (
-    SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
-  kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
-BEGIN
-  IF elsewhere IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('other_queue',
-      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
-      details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
-    RETURN;
-  ELSIF id > last_id THEN
-    RETURN NEXT sluice_private.say('never_existed',
-      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
-      details => jsonb_build_object('lastId', last_id::text));
-    RETURN;
-  END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_not_committed();
-  RETURN NEXT sluice_private.say('not_found',
-    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
-      'was rolled back. ', queue, id) || CASE
-    WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
-    ELSE 'Its history does not have it.' END,
-    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
-END
+-- The worker that has a message is such a one.
+CREATE FUNCTION sluice_private.why_owner_stale(worker_id integer) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.worker w CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE w.id = why_owner_stale.worker_id AND sluice_private.is_stale(w)
+$$;
+
+-- A command where no worker is alive: any would do.
+CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
+    THEN 'npx sluice work <module> # any worker will do' END
+$$;
+
+-- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
+-- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
+-- reads for the first time has no row.
+CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
+RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  FROM (
+    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
+    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+    WHERE b.queue = in_flight_of.queue LIMIT 1000
+  ) g
+  WHERE g.id < 0 OR (
+    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id
+      ELSE sluice_private.locker(m.xmax, locks) IS NOT NULL END
+    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
+  )
+  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
+  UNION ALL
+  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
+  FROM (
+    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
+      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
+      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
+    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
+  ) g
+  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
+  GROUP BY g.claim_id, g.claimed_at
 $$;
 
 -- A session has locked it. Where a live worker has recorded the message, and it is as it was then, that is the worker's
@@ -8301,12 +9893,13 @@ BEGIN
   IF holder IS NULL THEN
     RETURN;
   END IF;
-  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.name, w.host, w.pid INTO batch
+  SELECT b.claimed_at, cardinality(b.message_ids) AS messages, w.id, w.name, w.host, w.pid INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND m.due_at <= b.claimed_at
     AND m.attempt <= coalesce(b.attempts[array_position(b.message_ids, m.id)], 0)
   ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
@@ -8317,21 +9910,23 @@ BEGIN
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
     RETURN NEXT sluice_private.say('locked',
-      'A session has locked its row, and no live worker has recorded it: claims pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
+      'A session has locked its row, and no live worker has recorded it: claims pass it over'
+        || CASE WHEN m.slot IS NULL THEN '.' ELSE ', and the later messages of its ordering key.' END,
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
 END
 $$;
 
--- A worker that is gone has recorded that it had the message.
-CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message) RETURNS SETOF sluice_private.reason
+-- A worker that is gone has recorded that it had the message. With its session the server ends the transaction, at once
+-- where the process has ended, and when TCP gives up where its machine has.
+CREATE FUNCTION sluice_private.why_worker_gone(m sluice.message, holder integer) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
   CROSS JOIN LATERAL sluice_private.say('worker_gone',
-    format('Worker %s, which had it, is gone: it was last seen %s ago. The next look of a live worker counts that.',
-      sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at)),
-    since => w.seen_at, details => jsonb_build_object('worker', w.name)) s
+    format('Worker %s, which had it, is gone: it was last seen %s ago. %s; the next look of a live worker counts the '
+      'attempt.', sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at), CASE WHEN holder IS NULL
+        THEN 'The server has freed the message' ELSE 'The message is free when the server ends its session' END),
+    since => w.seen_at, details => jsonb_build_object('worker', w.name), remedy => sluice_private.start_a_worker()) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
 $$;
 
@@ -8366,22 +9961,61 @@ BEGIN
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
     RETURN;
   END IF;
-  SELECT w.name, w.host, w.pid, w.alive, w.seen_at,
+  SELECT w.id, w.name, w.host, w.pid, w.alive, w.seen_at,
          (SELECT b.claimed_at FROM sluice_private.batch_records() b
           WHERE b.worker_id = w.id AND b.id = (m.lease & 4294967295)) AS claimed_at
   INTO owner FROM sluice.workers w WHERE w.id = (m.lease >> 32)::integer;
+  IF owner.alive THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(owner.id);
+  END IF;
   RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
     THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
       sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
-    ELSE format('Worker %s is gone. Its lease lasts for another %s; then the message is tried again.',
+    ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
+      'lasts for another %s.',
       coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
       'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
-    -- Else its lease gives it back, and a cancel would remove it.
-    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id) END);
+    -- Of a worker that is gone a cancel would remove the message.
+    remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
+      ELSE sluice_private.start_a_worker() END);
 END
 $$;
+
+-- Its process died with it, or hung, or its transaction was lost.
+CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
+RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  seen record;
+BEGIN
+  SELECT count(*) AS count, max(c.crashed_at) AS last_at, (array_agg(c.worker ORDER BY c.crashed_at DESC))[1] AS worker,
+         (array_agg(c.kind ORDER BY c.crashed_at DESC))[1] AS kind, bool_or(c.alone) AS alone
+  INTO seen FROM (
+    SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
+  ) c;
+  IF seen.count > 0 THEN
+    RETURN NEXT sluice_private.say('crash_evidence',
+      format('%s left unsettled: %s ago %s. %s failed so far%s.',
+      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
+      sluice_private.span_words(seen.last_at),
+      format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
+        ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
+      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
+        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
+      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
+      since => seen.last_at,
+      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
+        'alone', seen.alone));
+  END IF;
+END
+$$;
+
+-- schema/82_waiting_reasons.sql
+--
+-- Reasons why a message that is not in flight waits: its due time, its queue, its workers and its key.
 
 CREATE FUNCTION sluice_private.why_expired(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -8421,40 +10055,6 @@ BEGIN
   END IF;
 END
 $$;
-
--- Its process died with it, or hung, or its transaction was lost.
-CREATE FUNCTION sluice_private.why_evidence(queue text, message_id bigint, attempt integer)
-RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  seen record;
-BEGIN
-  SELECT count(*) AS count, max(c.crashed_at) AS last_at, (array_agg(c.worker ORDER BY c.crashed_at DESC))[1] AS worker,
-         (array_agg(c.kind ORDER BY c.crashed_at DESC))[1] AS kind, bool_or(c.alone) AS alone
-  INTO seen FROM (
-    SELECT * FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id LIMIT 1000
-  ) c;
-  IF seen.count > 0 THEN
-    RETURN NEXT sluice_private.say('crash_evidence',
-      format('%s left unsettled: %s ago %s. %s failed so far%s.',
-      sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.span_words(seen.last_at),
-      format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
-        ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
-      sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
-        || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
-      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
-      since => seen.last_at,
-      details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
-        'alone', seen.alone));
-  END IF;
-END
-$$;
-
--- schema/64_waiting_reasons.sql
---
--- Reasons why a message that is not in flight waits: its queue, its key, limits, and what goes before it.
 
 -- The queue is paused, and a group with its queue.
 CREATE FUNCTION sluice_private.why_paused(queue text) RETURNS SETOF sluice_private.reason
@@ -8504,8 +10104,87 @@ BEGIN
 END
 $$;
 
--- The message of its key that comes first: for which the key is held in its slot, or which is or was leased. In a
--- pipeline that keeps the order of the whole queue, messages without a key have slot 256.
+-- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  ORDER BY w.seen_at LIMIT 3
+$$;
+
+-- All live workers of the queue are silent.
+CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
+    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+  )
+$$;
+
+-- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
+-- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- 'them'
+CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
+RETURNS TABLE (words text, details jsonb, remedy text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  live record;
+  in_flight bigint;
+BEGIN
+  SELECT count(*) AS count, min(w.name) AS name, count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
+  -- A worker polls once in 1 to 1.2 seconds by default.
+  IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
+    RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
+      '{}'::jsonb, NULL::text;
+    RETURN;
+  END IF;
+  in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
+    WHERE live.count > 0 AND h.holder LIKE 'worker %');
+  RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
+      ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
+        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
+    CASE WHEN in_flight > 0
+      THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
+      ELSE 'npx sluice doctor' END;
+END
+$$;
+
+-- What waits for a message: for which its key is held, or which is or was leased. more: another sentence about it.
+CREATE FUNCTION sluice_private.say_held(
+  what text, queue text, first_id bigint, held_until timestamptz, details jsonb, more text DEFAULT NULL
+) RETURNS sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  other sluice.message;
+  state text;
+BEGIN
+  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = queue AND e.id = first_id;
+  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
+  state := CASE
+    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
+    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
+    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
+    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
+      sluice_private.span_words(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+  RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
+    'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
+    since => other.failed_at, until => held_until,
+    details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
+      'error', left(other.last_error, 2000)),
+    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+END
+$$;
+
+-- The message of its key that comes first. In a pipeline that keeps the order of the whole queue, messages without a key
+-- have slot 256.
 CREATE FUNCTION sluice_private.why_held(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -8513,8 +10192,6 @@ DECLARE
   hold jsonb := sluice_private.hold_of(m);
   held_until timestamptz := timestamptz 'epoch' + (hold ->> 1)::bigint * interval '1 microsecond';
   first_id bigint := CASE WHEN held_until > clock_timestamp() THEN (hold ->> 0)::bigint END;
-  other sluice.message;
-  state text;
 BEGIN
   IF first_id IS NULL OR first_id = m.id THEN
     held_until := NULL;
@@ -8525,26 +10202,35 @@ BEGIN
       ORDER BY e.slot, e.id, e.lease LIMIT 10000
     ) e WHERE e.ordering_key = m.ordering_key LIMIT 1;
   END IF;
-  IF first_id IS NULL OR first_id = m.id THEN
-    RETURN;
+  IF first_id <> m.id THEN
+    RETURN NEXT sluice_private.say_held(coalesce('Its ordering key ' || sluice_private.quoted(m.ordering_key),
+      'The queue is handled in order, and'), m.queue, first_id, held_until, '{}');
   END IF;
-  SELECT e.* INTO other FROM sluice.message e WHERE e.queue = m.queue AND e.id = first_id;
-  held_until := coalesce(held_until, CASE WHEN other.due_at > clock_timestamp() THEN other.due_at END);
-  state := CASE
-    WHEN other.id IS NULL THEN 'which is gone: the next look of a worker frees the key'
-    WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
-    WHEN other.due_at <= clock_timestamp() THEN 'which is due'
-    WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
-  RETURN NEXT sluice_private.say('held', format('%s waits for message %s, %s.', CASE WHEN m.ordering_key IS NULL
-    THEN 'The queue is handled in order, and' ELSE 'Its ordering key ' || sluice_private.quoted(m.ordering_key) END,
-    first_id, state) || coalesce(' Its error: ' || sluice_private.quoted(other.last_error) || '.', ''),
-    since => other.failed_at, until => held_until,
-    details => jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
-      'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, m.queue, first_id));
+END
+$$;
+
+-- A session that has not locked the slot has locked an earlier message of the key: one of the first 1,000 of the slot.
+-- A claim leaves such a key out.
+CREATE FUNCTION sluice_private.why_key_locked(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  slot_holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
+    WHERE s.queue = m.queue AND s.slot = m.slot);
+  earlier record;
+BEGIN
+  SELECT e.id, h.pid INTO earlier FROM (
+    SELECT e.id, e.ordering_key, e.xmax FROM sluice.message e
+    WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
+    ORDER BY e.slot, e.id LIMIT 1000
+  ) e CROSS JOIN LATERAL (SELECT sluice_private.locker(e.xmax, locks) AS pid WHERE e.xmax <> '0'::xid) h
+  WHERE e.ordering_key = m.ordering_key AND h.pid IS NOT NULL AND h.pid IS DISTINCT FROM slot_holder LIMIT 1;
+  IF earlier.id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('locked',
+      format('A session has locked message %s, which its ordering key %s waits for: claims leave the key out.', earlier.id,
+        sluice_private.quoted(m.ordering_key)),
+      details => jsonb_build_object('message', earlier.id::text), remedy => sluice_private.end_of_session(earlier.pid),
+      pid => earlier.pid);
+  END IF;
 END
 $$;
 
@@ -8553,7 +10239,7 @@ $$;
 CREATE FUNCTION sluice_private.why_slot_busy(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (locks ->> s.xmax::text)::integer FROM sluice.slot s
+  holder integer := (SELECT sluice_private.locker(s.xmax, locks) FROM sluice.slot s
     WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
   found_one record;
 BEGIN
@@ -8583,6 +10269,10 @@ BEGIN
     remedy => 'npx sluice explain ' || m.queue || ' ' || found_one.id, pid => holder);
 END
 $$;
+
+-- schema/83_turn_reasons.sql
+--
+-- Reasons why it is not the turn of a due message: limits, and what goes before it.
 
 -- Up to `most` permits of a queue (tenant '') or of a tenant that are taken: how many each of their holders has.
 CREATE FUNCTION sluice_private.permits_taken(queue text, tenant text, most integer, locks jsonb)
@@ -8668,50 +10358,59 @@ BEGIN
 END
 $$;
 
--- How many messages go before one that is due, up to 1,001. Without a key: those of lower priority numbers that are
--- due, and those of its own that were due before it, by message_due_idx; in a queue that shares out among tenants,
--- those of its tenant, by message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
-CREATE FUNCTION sluice_private.count_before(m sluice.message, by_tenant boolean, OUT count bigint, OUT more boolean)
+-- How many due messages wait before one that is due, of the 1,001 next to it in the order of claims: those that a session
+-- has locked are in flight, or another reason. Without a key: those of lower priority numbers, and those of its own that
+-- were due before it, by message_due_idx; in a queue that shares out among tenants, those of its tenant, by
+-- message_tenant_idx. With a key: those of its key among the first 1,001 of its slot before it.
+CREATE FUNCTION sluice_private.count_before(
+  m sluice.message, by_tenant boolean, locks jsonb, OUT count bigint, OUT more boolean
+)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
   IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at), count(*) > 1000
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND l.is_free), count(*) > 1000
     INTO count, more FROM (
-      SELECT e.ordering_key, e.due_at FROM sluice.message e
+      SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
       WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
       ORDER BY e.slot, e.id LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSIF by_tenant THEN
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   ELSE
-    SELECT count(*), count(*) > 1000 INTO count, more FROM (
-      SELECT FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
-        SELECT e.id FROM sluice.message e
+    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+      SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
+        SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e;
+    ) e CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
+    ) l;
   END IF;
 END
 $$;
 
--- It is due: how many go before it, or none.
-CREATE FUNCTION sluice_private.why_behind(m sluice.message) RETURNS SETOF sluice_private.reason
+-- It is due: how many wait before it, or none.
+CREATE FUNCTION sluice_private.why_behind(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   by_tenant boolean := m.tenant IS NOT NULL AND EXISTS (SELECT FROM sluice.queue q
     WHERE q.queue = m.queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL));
-  before record := sluice_private.count_before(m, by_tenant);
+  before record := sluice_private.count_before(m, by_tenant, locks);
 BEGIN
   IF before.count > 0 OR before.more THEN
     RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
@@ -8720,33 +10419,129 @@ BEGIN
            WHEN before.more THEN 'more than 1,000 due messages'
            ELSE sluice_private.counted(before.count, 'due message') END
         || CASE WHEN before.more THEN '' WHEN m.slot IS NOT NULL THEN ' of its ordering key' ELSE '' END,
-      CASE WHEN before.count = 1 AND NOT before.more THEN ' goes' ELSE ' go' END,
+      CASE WHEN before.more THEN ' go' WHEN before.count = 1 THEN ' waits' ELSE ' wait' END,
       CASE WHEN by_tenant THEN ' in the turn of its tenant' END),
       since => m.due_at, details => jsonb_build_object('count', before.count, 'more', before.more));
   END IF;
 END
 $$;
 
--- schema/65_explain.sql
+-- Nothing is in its way: when a claim takes it, or who could have.
+CREATE FUNCTION sluice_private.why_due_now(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.takers_of(m.queue, m.due_at, 'it', locks) t
+  CROSS JOIN LATERAL sluice_private.say('due_now',
+    format('It has been due for %s, and nothing is in its way: %s', sluice_private.span_words(m.due_at), t.words),
+    since => m.due_at, details => t.details, remedy => t.remedy) s
+$$;
+
+-- schema/84_gone_reasons.sql
+--
+-- Reasons of a message that is not there: it is dead, has succeeded, is gone, or is not committed.
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
+$$;
+
+-- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
+-- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
+-- are looked at; one that was an event has the time of the event. Null: nothing tells.
+CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT least(min(later.enqueued_at), (
+    SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
+  )) FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
+    (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
+     ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    (SELECT d.enqueued_at, d.event_position FROM sluice.dead_letter d WHERE d.queue = q.name AND d.id > drawn_before.id
+     ORDER BY d.queue, d.id LIMIT 1)
+  ) later
+  WHERE later.event_position IS NULL
+$$;
+
+-- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
+-- five, as far as the owner of the schema may see how old they are. One that began after the id was drawn has not drawn
+-- it.
+CREATE FUNCTION sluice_private.why_not_committed(drawn_before timestamptz DEFAULT NULL)
+RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.relation = 'sluice.message'::regclass AND l.mode = 'RowExclusiveLock'
+      AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
+  CROSS JOIN LATERAL sluice_private.say('not_committed',
+    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
+    'COMMIT.',
+    pid => coalesce(w.pid, 0)) s
+  WHERE (a.xact_start > why_not_committed.drawn_before) IS NOT TRUE
+  ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
+    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
+      || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
+    since => d.died_at,
+    details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
+    remedy => format('npx sluice dead redrive %s --id %s', d.queue, d.id)) s
+  WHERE d.queue = why_dead.queue AND d.id = why_dead.id
+$$;
+
+CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
+    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
+      WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
+      WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
+    since => c.completed_at,
+    details => jsonb_build_object('attempt', c.attempt, 'worker', c.worker, 'claim', c.claim::text)) s
+  WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
+$$;
+
+-- Of an id that is nowhere in its queue: of a message of another one, or of none.
+CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
+  elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
+    SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
+  kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+BEGIN
+  IF elsewhere IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('other_queue',
+      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
+      details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
+    RETURN;
+  ELSIF id > last_id THEN
+    RETURN NEXT sluice_private.say('never_existed',
+      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
+      details => jsonb_build_object('lastId', last_id::text));
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
+  RETURN NEXT sluice_private.say('not_found',
+    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
+      'was rolled back. ', queue, id) || CASE
+    WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
+    ELSE 'Its history does not have it.' END,
+    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+END
+$$;
+
+-- schema/85_explain.sql
 --
 -- Explains one message: why it is not running, by its id or its dedupe key.
 --
 -- Public functions: sluice.explain.
-
--- Reasons as their reader sees them: with what the reader may know of the sessions. It runs with the rights of its
--- caller.
-CREATE FUNCTION sluice_private.shown_reasons(reasons sluice_private.reason[]) RETURNS TABLE (
-  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT r.reason, concat_ws(' ', r.explanation,
-           CASE WHEN r.pid IS NOT NULL THEN sluice_private.session_words(r.pid, f.facts) END),
-         coalesce(r.since, (f.facts ->> 'transactionSince')::timestamptz), r.until,
-         r.details || coalesce(f.facts, '{}'), r.remedy
-  FROM unnest(reasons) WITH ORDINALITY AS r (reason, explanation, since, until, details, remedy, pid, ordinal)
-  LEFT JOIN LATERAL (SELECT sluice_private.session_facts(r.pid) AS facts WHERE r.pid > 0) f ON true
-  ORDER BY r.ordinal
-$$;
 
 -- Of a message that is there and in nobody's hands: what keeps it waiting, in the order in which it has to go.
 CREATE FUNCTION sluice_private.waiting_reasons(m sluice.message, locks jsonb) RETURNS SETOF sluice_private.reason
@@ -8755,7 +10550,9 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_later(m);
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
@@ -8763,7 +10560,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, m.tenant);
   IF m.due_at <= clock_timestamp() THEN
     RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
-    RETURN QUERY SELECT * FROM sluice_private.why_behind(m);
+    RETURN QUERY SELECT * FROM sluice_private.why_behind(m, locks);
   END IF;
 END
 $$;
@@ -8801,13 +10598,15 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.missing_reasons(queue, id);
     RETURN;
   END IF;
-  holder := (SELECT (locks ->> o.xmax::text)::integer FROM sluice.message o WHERE o.queue = queue AND o.id = id);
+  holder := (SELECT sluice_private.locker(o.xmax, locks) FROM sluice.message o WHERE o.queue = queue AND o.id = id);
   IF m.lease <> 0 AND m.due_at > clock_timestamp() THEN
     reasons := ARRAY(SELECT r FROM sluice_private.why_leased(m) r);
   ELSE
     reasons := ARRAY(SELECT r FROM sluice_private.why_in_transaction(m, holder) r);
     IF reasons <> '{}' THEN
-      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r);
+      reasons := reasons || ARRAY(SELECT r FROM sluice_private.why_cancel_asked(m) r)
+        -- A claim may wait for whoever has locked the message.
+        || ARRAY(SELECT r FROM sluice_private.why_slot_busy(m, locks) r WHERE r.pid <> holder);
     END IF;
   END IF;
   IF reasons = '{}' THEN
@@ -8817,14 +10616,11 @@ BEGIN
     reasons := ARRAY(SELECT r FROM sluice_private.waiting_reasons(m, locks) r);
   END IF;
   IF reasons = '{}' THEN
-    reasons := ARRAY[sluice_private.say('due_now',
-      format('It has been due for %s, and nothing is in its way: the next claim takes it.',
-        sluice_private.span_words(m.due_at)),
-      since => m.due_at)];
+    reasons := ARRAY(SELECT r FROM sluice_private.why_due_now(m, locks) r);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, id, m.attempt);
-  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_worker_gone(m, holder);
 END
 $$;
 
@@ -8838,7 +10634,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       WHERE m.queue = pointer.queue AND m.id = given.id LIMIT 1
     ) m
     WHERE coalesce(m.expires_at > clock_timestamp(), true) OR m.lease <> 0 AND m.due_at > clock_timestamp()
-      OR locks ? m.xmax::text
+      OR sluice_private.locker(m.xmax, locks) IS NOT NULL
     ORDER BY given.ordinal
   )
 $$;
@@ -8891,7 +10687,7 @@ DECLARE
   writer integer;
 BEGIN
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-  writer := (SELECT (locks ->> d.xmax::text)::integer FROM sluice.dedupe d
+  writer := (SELECT sluice_private.locker(d.xmax, locks) FROM sluice.dedupe d
     WHERE d.queue = queue AND d.key = dedupe_key);
   SELECT k.* INTO kept FROM sluice.kept_key k
   WHERE k.queue = queue AND k.key = dedupe_key AND k.until > clock_timestamp() ORDER BY k.until DESC LIMIT 1;
@@ -8914,7 +10710,7 @@ $$;
 CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 #variable_conflict use_variable
 DECLARE
   reasons sluice_private.reason[];
@@ -8924,11 +10720,16 @@ BEGIN
       CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
-  IF id IS NOT NULL THEN
-    reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-  ELSE
-    reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-  END IF;
+  -- Here, and not within: to call a function that has a message as its argument locks the table.
+  BEGIN
+    IF id IS NOT NULL THEN
+      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
+    ELSE
+      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
   RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
 END
 $$;
@@ -8937,7 +10738,7 @@ COMMENT ON FUNCTION sluice.explain IS
   'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
   'it.';
 
--- schema/66_explain_event.sql
+-- schema/86_explain_event.sql
 --
 -- Explains an event of a group: why the group has not handled it.
 --
@@ -9019,10 +10820,11 @@ DECLARE
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) LIMIT 1);
   batch record;
 BEGIN
-  SELECT w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
+  SELECT w.id, w.name, w.host, w.pid, b.claimed_at, cardinality(b.message_ids) AS events INTO batch
   FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   WHERE b.queue = g.stream || ':' || g.name AND -at = ANY (b.message_ids) ORDER BY b.claimed_at DESC LIMIT 1;
   IF batch.name IS NOT NULL AND holder IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
@@ -9125,6 +10927,7 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r)
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -9135,9 +10938,11 @@ BEGIN
       since => part.next_appended_at,
       details => jsonb_build_object('count', least(before, 1000), 'partition', part.partition));
   ELSIF reasons = '{}' THEN
-    reasons := reasons || sluice_private.say('due_now',
-      'It is the next event of its partition, and nothing is in its way: the next claim takes it.',
-      since => part.next_appended_at, details => jsonb_build_object('partition', part.partition));
+    reasons := reasons || ARRAY(
+      SELECT s FROM sluice_private.takers_of(queue, part.next_appended_at, 'it', sluice_private.row_locks()) t
+      CROSS JOIN LATERAL sluice_private.say('due_now',
+        'It is the next event of its partition, and nothing is in its way: ' || t.words, since => part.next_appended_at,
+        details => t.details || jsonb_build_object('partition', part.partition), remedy => t.remedy) s);
   END IF;
   RETURN QUERY SELECT * FROM unnest(reasons);
   RETURN QUERY SELECT * FROM sluice_private.why_evidence(queue, -at, part.attempt);
@@ -9186,26 +10991,32 @@ $$;
 CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r
+      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
 
--- schema/67_explain_queue.sql
+-- schema/87_queue_heads.sql
 --
--- Explains a queue: why nothing moves in it.
---
--- Public functions: sluice.explain_queue.
+-- What is first in a queue: the first messages of each priority and of each slot, and what is in flight of it.
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
 RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         (locks ->> m.xmax::text)::integer
+         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
     SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
@@ -9213,12 +11024,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- Each slot with messages, with what is first in it, as far as its first 20 messages tell: from one slot to the next by
--- one descent of message_slot_idx, and the closed keys of each by message_lease_idx. due: one could be claimed now.
--- held: all that are due wait for another message of their keys; first_id is such a message.
-CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS TABLE (
-  slot smallint, holder integer, due bigint, held bigint, due_at timestamptz, next_at timestamptz, first_id bigint
-)
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
+-- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
+-- the key of which is held until then. What is behind a locked message of its key is neither.
+CREATE TYPE sluice_private.slot_head AS (
+  slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
+  locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
+);
+
+-- From one slot to the next by one descent of message_slot_idx, and the closed keys of each by message_lease_idx.
+CREATE FUNCTION sluice_private.look_at_slots(queue text, locks jsonb) RETURNS SETOF sluice_private.slot_head
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (slot) AS (
     (SELECT m.slot FROM sluice.message m WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL
@@ -9230,10 +11045,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       ORDER BY m.slot, m.id LIMIT 1
     ) n
   )
-  SELECT f.slot, l.holder, w.due, w.held, w.due_at, w.next_at, w.first_id
+  SELECT f.slot, l.holder, w.due, w.due_at, w.next_at, w.locked, w.locked_id, w.locked_by, w.held, w.key, w.first_id,
+         timestamptz 'epoch' + (l.held -> w.key ->> 1)::bigint * interval '1 microsecond'
   FROM found f
   LEFT JOIN LATERAL (
-    SELECT s.held, (locks ->> s.xmax::text)::integer AS holder FROM sluice.slot s
+    SELECT s.held, sluice_private.locker(s.xmax, locks) AS holder FROM sluice.slot s
     WHERE s.queue = look_at_slots.queue AND s.slot = f.slot
   ) l ON true
   CROSS JOIN LATERAL (
@@ -9247,52 +11063,102 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) c
   ) closed
   CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due,
-           count(*) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NOT NULL) AS held,
-           min(m.due_at) FILTER (WHERE m.due_at <= c.now AND h.by_id IS NULL) AS due_at,
-           min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_at,
-           min(h.by_id) FILTER (WHERE m.due_at <= c.now) AS first_id
-    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-      SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease FROM sluice.message m
-      WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
-      ORDER BY m.slot, m.id LIMIT 20
-    ) m
-    CROSS JOIN LATERAL (
-      SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
-        THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id) AS by_id
-    ) h
+    SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           count(*) FILTER (WHERE d.state = 'locked') AS locked,
+           min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
+           (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
+           count(*) FILTER (WHERE d.state = 'held') AS held,
+           (array_agg(d.ordering_key ORDER BY d.first_id, d.id) FILTER (WHERE d.state = 'held'))[1] AS key,
+           min(d.first_id) FILTER (WHERE d.state = 'held') AS first_id
+    FROM (
+      SELECT m.*, c.now, h.first_id, CASE WHEN m.due_at > c.now THEN 'later' WHEN m.locked_by IS NOT NULL THEN 'locked'
+        WHEN h.first_id IS NOT NULL THEN 'held'
+        WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
+        ELSE 'due' END AS state
+      FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+               CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
+        FROM sluice.message m
+        WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
+        ORDER BY m.slot, m.id LIMIT 20
+      ) m
+      CROSS JOIN LATERAL (
+        SELECT nullif(CASE WHEN (l.held -> m.ordering_key ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+          THEN (l.held -> m.ordering_key ->> 0)::bigint ELSE (closed.keys ->> m.ordering_key)::bigint END, m.id)
+          AS first_id
+      ) h
+    ) d
   ) w
 $$;
 
--- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
--- of a batch is if its row is locked, because a record may be of a batch that has just ended. An event that a group
--- reads for the first time has no row.
-CREATE FUNCTION sluice_private.in_flight_of(queue text, locks jsonb)
-RETURNS TABLE (holder text, claimed_at timestamptz, count bigint)
+-- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
+-- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'worker ' || sluice_private.quoted(g.name), g.claimed_at, count(*)
+  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
+         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
   FROM (
-    SELECT w.name, b.worker_id, b.id AS batch_id, b.leased, b.claimed_at, given.id
-    FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-    CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-    WHERE b.queue = in_flight_of.queue LIMIT 1000
-  ) g
-  WHERE g.id < 0 OR (
-    SELECT CASE WHEN g.leased THEN m.lease = g.worker_id::bigint << 32 | g.batch_id ELSE locks ? m.xmax::text END
-    FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1
-  )
-  GROUP BY g.worker_id, g.batch_id, g.name, g.claimed_at
-  UNION ALL
-  SELECT 'claim ' || g.claim_id, g.claimed_at, count(*)
-  FROM (
-    SELECT c.id AS claim_id, c.claimed_at, given.id FROM (
-      SELECT o.id, o.claimed_at, o.message_ids FROM sluice.claim o
-      WHERE o.queue = in_flight_of.queue AND o.expires_at > clock_timestamp() ORDER BY o.expires_at LIMIT 1000
-    ) c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id) LIMIT 1000
-  ) g
-  WHERE (SELECT m.lease FROM sluice.message m WHERE m.queue = in_flight_of.queue AND m.id = g.id LIMIT 1) = -g.claim_id
-  GROUP BY g.claim_id, g.claimed_at
+    SELECT ARRAY(
+      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
+    ) AS ids
+  ) recorded CROSS JOIN LATERAL (
+    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
+    FROM sluice_private.next_unkeyed(queue, locks) n
+  ) n
 $$;
+
+-- The slots in numbers. busy: the sessions that have locked slots. whole: a pipeline that keeps the order of the whole
+-- queue has locked slot 256, or holds it for a message that has failed, first_id, so that no message without a key is free.
+CREATE FUNCTION sluice_private.count_slots(
+  queue text, heads sluice_private.slot_head[], locks jsonb, OUT free bigint, OUT due_at timestamptz,
+  OUT next_at timestamptz, OUT busy integer[], OUT locked bigint, OUT locked_id bigint, OUT locked_by integer,
+  OUT whole boolean, OUT first_id bigint, OUT held_until timestamptz
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  holder integer;
+BEGIN
+  SELECT coalesce(sum(h.due) FILTER (WHERE h.holder IS NULL), 0)::bigint,
+         min(h.due_at) FILTER (WHERE h.holder IS NULL), min(h.next_at),
+         coalesce(array_agg(h.holder) FILTER (WHERE h.holder IS NOT NULL), '{}'), coalesce(sum(h.locked), 0)::bigint,
+         min(h.locked_id), (array_agg(h.locked_by ORDER BY h.locked_id) FILTER (WHERE h.locked > 0))[1]
+  INTO free, due_at, next_at, busy, locked, locked_id, locked_by FROM unnest(heads) AS h;
+  SELECT (o.held -> '' ->> 0)::bigint, timestamptz 'epoch' + (o.held -> '' ->> 1)::bigint * interval '1 microsecond',
+         sluice_private.locker(o.xmax, locks)
+  INTO first_id, held_until, holder FROM sluice.slot o WHERE o.queue = queue AND o.slot = 256;
+  IF held_until <= clock_timestamp() THEN
+    first_id := NULL;
+  END IF;
+  busy := CASE WHEN holder IS NULL THEN busy ELSE busy || holder END;
+  whole := holder IS NOT NULL OR first_id IS NOT NULL;
+END
+$$;
+
+-- How many due messages wait with a key that is held, of the first 1,001 of its slot.
+CREATE FUNCTION sluice_private.count_waiting(queue text, head sluice_private.slot_head, OUT count bigint, OUT more boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FILTER (WHERE m.ordering_key = head.key AND m.id <> head.first_id AND m.due_at <= clock_timestamp()),
+         count(*) > 1000
+  FROM (
+    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
+    WHERE m.queue = count_waiting.queue AND m.slot IS NOT NULL AND m.slot >= head.slot AND m.slot <= head.slot
+    ORDER BY m.slot, m.id LIMIT 1001
+  ) m
+$$;
+
+-- schema/88_explain_queue.sql
+--
+-- Explains a queue: why nothing moves in it.
+--
+-- Public functions: sluice.explain_queue.
 
 CREATE FUNCTION sluice_private.why_in_flight(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -9335,7 +11201,8 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := sluice_private.some_queues(50) || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
     || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
     || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
@@ -9357,98 +11224,113 @@ BEGIN
 END
 $$;
 
--- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
--- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
-CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
-         count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
-         min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
-  FROM (
-    SELECT ARRAY(
-      SELECT given.id FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-      CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-      WHERE b.queue = count_unkeyed.queue AND NOT b.leased LIMIT 1000
-    ) AS ids
-  ) recorded CROSS JOIN LATERAL (
-    SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
-           n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
-    FROM sluice_private.next_unkeyed(queue, locks) n
-  ) n
-$$;
-
--- The slots in numbers. whole: a pipeline that keeps the order of the whole queue has locked slot 256, or holds it for
--- a message that has failed, so that no message without a key is free.
-CREATE FUNCTION sluice_private.count_slots(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT busy bigint, OUT pid integer, OUT held bigint, OUT first_id bigint, OUT whole boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(sum(s.due) FILTER (WHERE s.holder IS NULL), 0)::bigint, min(s.due_at) FILTER (WHERE s.holder IS NULL),
-         min(s.next_at), count(s.holder), (array_agg(s.holder) FILTER (WHERE s.holder IS NOT NULL))[1],
-         count(*) FILTER (WHERE s.held > 0), min(s.first_id) FILTER (WHERE s.held > 0),
-         coalesce(bool_or(s.slot = 256 AND (s.holder IS NOT NULL OR s.held > 0)), false)
-  FROM (
-    SELECT s.slot, s.holder, s.due, s.held, s.due_at, s.next_at, s.first_id
-    FROM sluice_private.look_at_slots(queue, locks) s
-    UNION ALL
-    SELECT o.slot, (locks ->> o.xmax::text)::integer, 0, CASE WHEN h.until_us > n.us THEN 1 ELSE 0 END, NULL, NULL,
-           h.first_id
-    FROM sluice.slot o
-    CROSS JOIN LATERAL (
-      SELECT (o.held -> '' ->> 0)::bigint AS first_id, (o.held -> '' ->> 1)::bigint AS until_us
-    ) h
-    CROSS JOIN (SELECT extract(epoch FROM clock_timestamp()) * 1000000 AS us) n
-    WHERE o.queue = count_slots.queue AND o.slot = 256
-  ) s
-$$;
-
--- What holds up the first messages.
-CREATE FUNCTION sluice_private.why_blocked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+-- The keys that are held, three at most, each with what waits for it.
+CREATE FUNCTION sluice_private.why_keys_held(queue text, heads sluice_private.slot_head[], slots record)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  held sluice_private.slot_head[] := ARRAY(
+    SELECT h FROM unnest(heads) AS h WHERE h.held > 0 ORDER BY h.first_id);
+  head sluice_private.slot_head;
+  waiting record;
+  words text;
 BEGIN
-  IF unkeyed.locked > 0 THEN
+  IF slots.first_id IS NOT NULL THEN
+    RETURN NEXT sluice_private.say_held('The queue is handled in order, and', queue, slots.first_id, slots.held_until,
+      '{}');
+  END IF;
+  FOREACH head IN ARRAY held[1:3] LOOP
+    waiting := sluice_private.count_waiting(queue, head);
+    words := CASE WHEN waiting.more THEN format('At least %s', waiting.count) ELSE waiting.count::text END
+      || CASE WHEN waiting.count = 1 AND NOT waiting.more THEN ' due message of the key waits'
+         ELSE ' due messages of the key wait' END
+      || CASE WHEN head.first_id = held[3].first_id AND cardinality(held) > 3
+         THEN format(', and keys in %s are held as well.', sluice_private.counted(cardinality(held) - 3, 'other slot'))
+         ELSE '.' END;
+    RETURN NEXT sluice_private.say_held('Ordering key ' || sluice_private.quoted(head.key), queue, head.first_id,
+      CASE WHEN head.held_until > clock_timestamp() THEN head.held_until END,
+      jsonb_build_object('orderingKey', left(head.key, 200), 'count', waiting.count, 'more', waiting.more,
+        'slots', cardinality(held)), words);
+  END LOOP;
+END
+$$;
+
+-- Which of the first messages sessions have locked that are no batches.
+CREATE FUNCTION sluice_private.why_locked(queue text, unkeyed record, slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  locked bigint := unkeyed.locked + slots.locked;
+  id bigint := coalesce(slots.locked_id, unkeyed.locked_id);
+  holder integer := CASE WHEN slots.locked > 0 THEN slots.locked_by ELSE unkeyed.pid END;
+BEGIN
+  IF locked > 0 THEN
     RETURN NEXT sluice_private.say('locked',
-      format('%s among the first locked by a session that is no recorded batch: message %s.',
-        sluice_private.counted(unkeyed.locked, 'message') || CASE unkeyed.locked WHEN 1 THEN ' is' ELSE ' are' END,
-        unkeyed.locked_id),
-      details => jsonb_build_object('locked', unkeyed.locked, 'message', unkeyed.locked_id::text),
-      remedy => format('npx sluice explain %s %s', queue, unkeyed.locked_id), pid => unkeyed.pid);
-  END IF;
-  IF slots.held > 0 THEN
-    RETURN NEXT sluice_private.say('held',
-      format('In %s messages wait for another one of their ordering key: one of them for message %s.',
-        sluice_private.counted(slots.held, 'slot'), slots.first_id),
-      details => jsonb_build_object('slots', slots.held, 'message', slots.first_id::text),
-      remedy => format('npx sluice explain %s %s', queue, slots.first_id));
-  END IF;
-  IF slots.busy > 0 THEN
-    RETURN NEXT sluice_private.say('slot_busy',
-      format('Batches have locked %s of ordering keys.', sluice_private.counted(slots.busy, 'slot')),
-      details => jsonb_build_object('slots', slots.busy), pid => slots.pid);
+      format('%s among the first locked by a session that is no recorded batch: message %s%s.',
+        sluice_private.counted(locked, 'message') || CASE locked WHEN 1 THEN ' is' ELSE ' are' END, id,
+        CASE WHEN slots.locked > 0 THEN ', for which all later ones of its ordering key wait' ELSE '' END),
+      details => jsonb_build_object('locked', locked, 'message', id::text),
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
 END
 $$;
 
+-- Which slots batches have locked. Of their sessions it names one that waits itself, if there is one.
+CREATE FUNCTION sluice_private.why_slots_busy(slots record) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF slots.busy <> '{}' THEN
+    RETURN NEXT sluice_private.say('slot_busy', CASE
+        WHEN slots.whole AND slots.first_id IS NULL AND cardinality(slots.busy) = 1
+        THEN 'A batch that keeps the order of the whole queue is in flight.'
+        ELSE format('Batches have locked %s of ordering keys.', sluice_private.counted(cardinality(slots.busy), 'slot')) END,
+      details => jsonb_build_object('slots', cardinality(slots.busy)), pid => (
+        SELECT b.pid FROM unnest(slots.busy) AS b (pid)
+        ORDER BY EXISTS (SELECT FROM pg_locks l WHERE l.pid = b.pid AND NOT l.granted) DESC, b.pid LIMIT 1));
+  END IF;
+END
+$$;
+
+-- What is due and free among the first. stopped: a reason why no claim takes it.
+CREATE FUNCTION sluice_private.say_free(
+  queue text, free bigint, due_at timestamptz, stopped sluice_private.reason[], locks jsonb
+) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
+  why text := CASE (stopped[1]).reason
+    WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
+    WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
+  takers record;
+BEGIN
+  SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
+  RETURN NEXT sluice_private.say('due_now',
+    format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+    since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
+    remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
+END
+$$;
+
 -- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
+CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
+RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unkeyed record := sluice_private.count_unkeyed(queue, locks);
-  slots record := sluice_private.count_slots(queue, locks);
+  heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
+  slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
-  due_at timestamptz := least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END);
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
+  RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
   IF free > 0 THEN
-    RETURN NEXT sluice_private.say('due_now',
-      format('%s%s among the first due and free, the oldest for %s: the next claims take them.',
-        sluice_private.counted(free, 'message'), CASE free WHEN 1 THEN ' is' ELSE ' are' END,
-        sluice_private.span_words(due_at)),
-      since => due_at, details => jsonb_build_object('due', free));
+    RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
+      least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_blocked(queue, unkeyed, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
   IF unkeyed.expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
@@ -9501,23 +11383,29 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   locks jsonb := sluice_private.row_locks();
+  stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  limits sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
-  RETURN QUERY SELECT * FROM sluice_private.why_paused(queue);
   IF has_messages OR of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_worker(queue);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    RETURN QUERY SELECT * FROM unnest(stopped);
+    RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
+  ELSE
+    RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
   END IF;
   IF has_messages THEN
-    RETURN QUERY SELECT * FROM sluice_private.why_no_permit(queue, '', locks);
-    RETURN QUERY SELECT * FROM sluice_private.why_no_token(queue, '');
+    limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
+      || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
+    RETURN QUERY SELECT * FROM unnest(limits);
     RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, locks);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
@@ -9534,16 +11422,23 @@ $$;
 CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
   'the first messages of each priority, slot and tenant, and counts no backlog.';
 
--- schema/68_explain_schedule.sql
+-- schema/89_explain_schedule.sql
 --
 -- Explains a schedule: why it has not enqueued a message.
 --
@@ -9553,7 +11448,7 @@ COMMENT ON FUNCTION sluice.explain_queue IS
 CREATE FUNCTION sluice_private.why_overdue(s sluice.schedule) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  holder integer := (SELECT (sluice_private.row_locks() ->> o.xmax::text)::integer FROM sluice.schedule o
+  holder integer := (SELECT sluice_private.locker(o.xmax, sluice_private.row_locks()) FROM sluice.schedule o
     WHERE o.name = s.name);
 BEGIN
   IF s.next_at > clock_timestamp() THEN
@@ -9561,8 +11456,7 @@ BEGIN
   END IF;
   IF holder IS NOT NULL THEN
     RETURN NEXT sluice_private.say('locked', 'A session has locked the schedule: workers pass it over.',
-      remedy => CASE holder WHEN 0 THEN 'SELECT gid, prepared FROM pg_prepared_xacts;'
-        ELSE format('SELECT pg_terminate_backend(%s);', holder) END, pid => holder);
+      remedy => sluice_private.end_of_session(holder), pid => holder);
   END IF;
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
@@ -9685,872 +11579,20 @@ $$;
 CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice_private.shown_reasons(ARRAY(
-    SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r
-  )) s
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';
-
--- schema/70_doctor_schema.sql
---
--- What the doctor finds in the schema: it compares the catalog with what the migrations have made.
---
--- Each part of the doctor is a function that returns findings. It reads with the rights of the owner, because
--- sluice.doctor calls it, and changes and locks nothing.
-
--- severity: error (messages can be lost, delayed or stuck), warning (it costs, or will), unknown (not to be seen).
-CREATE TYPE sluice_private.finding AS ("check" text, severity text, subject text, finding text, remedy text);
-
--- What the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog. server: the major
--- version of the server that wrote the definition; another one may write the same with other words.
-CREATE TABLE sluice.made (
-  kind       text    NOT NULL,
-  name       text    NOT NULL,
-  -- The table that it belongs to; null: none.
-  relation   text,
-  definition text    NOT NULL,
-  server     integer NOT NULL,
-  CONSTRAINT made_pkey PRIMARY KEY (kind, name)
-);
-
--- A duration in its two largest units: 3 h 12 min.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN s < 60 THEN s || ' s'
-    WHEN s < 3600 THEN s / 60 || ' min ' || s % 60 || ' s'
-    WHEN s < 86400 THEN s / 3600 || ' h ' || s % 3600 / 60 || ' min'
-    ELSE s / 86400 || ' d ' || s % 86400 / 3600 || ' h' END
-  FROM (SELECT greatest(extract(epoch FROM age), 0)::bigint AS s) one
-$$;
-
--- A definition without what a dump and a restore change: the parentheses around each AND of several.
-CREATE FUNCTION sluice_private.same_definition(definition text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT translate(definition, '() ' || chr(10), '')
-$$;
-
--- What there is now: one row per table, its storage settings, its columns, constraints, indexes, triggers and
--- rules, and per view, type and function, with a definition of at most 2,000 characters, and with what keeps it from
--- working. Not the tables that are made at run time, for streams and days of history, and not the migrator's own. The
--- settings decide how the server writes a definition; a digest stands for the long ones. About 750 rows in 13 ms: it
--- reads the catalogs, and none of the tables.
-CREATE FUNCTION sluice_private.catalog()
-RETURNS TABLE (kind text, name text, relation text, definition text, broken text)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off
-SET standard_conforming_strings = on SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
-SET extra_float_digits = 1 AS $$
-  WITH relation AS MATERIALIZED (
-    SELECT c.oid, c.oid::regclass::text AS name, c.relkind, c.relpersistence, c.reloptions, c.relrowsecurity
-    FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v')
-      AND c.relname <> ALL ('{migration,migration_lock}')
-      AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
-  ), found AS (
-    SELECT CASE r.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind, r.name, NULL::text AS relation,
-           CASE WHEN r.relkind = 'v' THEN md5(sluice_private.same_definition(pg_get_viewdef(r.oid)))
-             ELSE CASE r.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END || 'TABLE'
-               || coalesce(' PARTITION BY ' || pg_get_partkeydef(r.oid), '') END AS definition, NULL::text AS broken
-    FROM relation r
-    UNION ALL
-    -- autovacuum_enabled is a check of its own.
-    SELECT 'storage', r.name, r.name, coalesce((SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(r.reloptions) o
-             WHERE o NOT LIKE 'autovacuum_enabled=%'), ''), NULL
-    FROM relation r WHERE r.relkind <> 'v'
-    UNION ALL
-    SELECT 'column', r.name || '.' || quote_ident(a.attname), r.name,
-           format_type(a.atttypid, a.atttypmod)
-             || CASE a.attidentity WHEN 'a' THEN ' GENERATED ALWAYS AS IDENTITY'
-                                   WHEN 'd' THEN ' GENERATED BY DEFAULT AS IDENTITY' ELSE '' END
-             || CASE WHEN a.attgenerated <> '' THEN ' GENERATED ALWAYS AS '
-                     WHEN d.adbin IS NOT NULL THEN ' DEFAULT ' ELSE '' END
-             || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
-             || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END, NULL
-    FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
-    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    WHERE r.relkind <> 'v'
-    UNION ALL
-    SELECT 'constraint', r.name || '.' || quote_ident(c.conname), r.name, pg_get_constraintdef(c.oid),
-           CASE WHEN NOT c.convalidated OR NOT coalesce(i.indisvalid, true) THEN 'invalid' END
-    FROM relation r
-    JOIN pg_constraint c ON c.conrelid = r.oid AND c.conparentid = 0 AND c.contype IN ('c', 'p', 'u', 'x', 'f')
-    LEFT JOIN pg_index i ON i.indexrelid = c.conindid AND c.contype <> 'f'
-    UNION ALL
-    -- Of other tables: each row that refers to a message would lock it.
-    SELECT 'foreign key', c.conrelid::regclass::text || '.' || quote_ident(c.conname), c.conrelid::regclass::text,
-           pg_get_constraintdef(c.oid), NULL
-    FROM relation r JOIN pg_constraint c ON c.confrelid = r.oid AND c.contype = 'f' AND c.conparentid = 0
-    UNION ALL
-    SELECT 'index', i.indexrelid::regclass::text, r.name, pg_get_indexdef(i.indexrelid),
-           CASE WHEN NOT i.indisvalid OR NOT i.indisready OR NOT i.indislive THEN 'invalid' END
-    FROM relation r JOIN pg_index i ON i.indrelid = r.oid
-    WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.indexrelid AND c.contype IN ('p', 'u', 'x'))
-      -- Of a partition: it goes and comes with that of the whole.
-      AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
-    UNION ALL
-    SELECT 'trigger', r.name || '.' || quote_ident(t.tgname), r.name, pg_get_triggerdef(t.oid),
-           CASE WHEN t.tgenabled IN ('D', 'R') THEN 'disabled' END
-    FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
-    UNION ALL
-    SELECT 'rule', r.name || '.' || quote_ident(u.rulename), r.name, pg_get_ruledef(u.oid), NULL
-    FROM relation r JOIN pg_rewrite u ON u.ev_class = r.oid AND u.rulename <> '_RETURN'
-    UNION ALL
-    SELECT 'row security', r.name, r.name, 'enabled', NULL FROM relation r WHERE r.relrowsecurity
-    UNION ALL
-    SELECT 'type', format_type(t.oid, NULL), NULL,
-           CASE WHEN t.typtype = 'd' THEN 'DOMAIN ' || format_type(t.typbasetype, t.typtypmod) ELSE (
-             SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-             FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) END, NULL
-    FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
-    WHERE t.typnamespace = 'sluice_private'::regnamespace AND (t.typtype = 'd' OR c.relkind = 'c')
-    UNION ALL
-    SELECT 'constraint', format_type(t.oid, NULL) || '.' || quote_ident(c.conname), NULL,
-           pg_get_constraintdef(c.oid), NULL
-    FROM pg_type t JOIN pg_constraint c ON c.contypid = t.oid AND c.contype = 'c'
-    WHERE t.typnamespace = 'sluice_private'::regnamespace AND t.typtype = 'd'
-    UNION ALL
-    SELECT 'function', p.oid::regprocedure::text, NULL, md5(pg_get_functiondef(p.oid)), NULL
-    FROM pg_proc p
-    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
-  )
-  SELECT f.kind, f.name, f.relation, left(f.definition, 2000), f.broken FROM found f
-$$;
-
--- Notes what a migration has made: all there is, or what has these names. A later migration names what it has made,
--- changed or removed, so that nothing else that has changed in the meantime counts as made.
-CREATE FUNCTION sluice_private.note_made(names text[] DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  DELETE FROM sluice.made m WHERE names IS NULL OR m.name = ANY (names) OR m.relation = ANY (names);
-  INSERT INTO sluice.made (kind, name, relation, definition, server)
-  SELECT c.kind, c.name, c.relation, c.definition, current_setting('server_version_num')::integer / 10000
-  FROM sluice_private.catalog() c
-  WHERE names IS NULL OR c.name = ANY (names) OR c.relation = ANY (names);
-END
-$$;
-
--- How what is missing, changed or broken is brought back.
-CREATE FUNCTION sluice_private.restore_sql(kind text, name text, relation text, definition text, broken text)
-RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE
-    WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
-    WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
-    WHEN kind = 'index'
-      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
-    WHEN kind = 'trigger' AND broken = 'disabled'
-      THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
-    WHEN kind = 'trigger' THEN definition || ';'
-    WHEN kind = 'constraint' AND broken = 'invalid' AND definition LIKE 'CHECK%'
-      THEN format('ALTER TABLE %s VALIDATE CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
-    WHEN kind = 'constraint' AND broken = 'invalid'
-      THEN format('REINDEX TABLE CONCURRENTLY %s;', relation)
-    WHEN kind = 'constraint' AND relation IS NOT NULL
-      THEN format('ALTER TABLE %s ADD CONSTRAINT %s %s;', relation, substr(name, length(relation) + 2), definition)
-    ELSE 'npx sluice migrate --print # has its definition' END
-$$;
-
--- The storage settings of the first list that are not in the second.
-CREATE FUNCTION sluice_private.other_settings(settings text, others text) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT ARRAY(SELECT o FROM unnest(string_to_array(settings, ', ')) o WHERE o <> ALL (string_to_array(others, ', ')))
-$$;
-
--- How storage settings are brought back: those that were added go, unless their old value comes back.
-CREATE FUNCTION sluice_private.restore_storage(relation text, lost text[], added text[]) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT concat_ws(' ',
-    (SELECT format('ALTER TABLE %s RESET (%s);', relation, string_agg(split_part(o, '=', 1), ', ')) FROM unnest(added) o
-     WHERE split_part(o, '=', 1) <> ALL (ARRAY(SELECT split_part(l, '=', 1) FROM unnest(lost) l)) HAVING count(*) > 0),
-    CASE WHEN lost <> '{}' THEN format('ALTER TABLE %s SET (%s);', relation, array_to_string(lost, ', ')) END)
-$$;
-
--- How what the migrations have not made goes.
-CREATE FUNCTION sluice_private.remove_sql(kind text, name text, relation text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE kind
-    WHEN 'index' THEN format('DROP INDEX CONCURRENTLY %s;', name)
-    WHEN 'column' THEN format('ALTER TABLE %s DROP COLUMN %s;', relation, substr(name, length(relation) + 2))
-    WHEN 'constraint' THEN format('ALTER TABLE %s DROP CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
-    WHEN 'foreign key' THEN format('ALTER TABLE %s DROP CONSTRAINT %s;', relation, substr(name, length(relation) + 2))
-    WHEN 'row security' THEN format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY;', relation)
-    ELSE format('DROP %s %s ON %s;', upper(kind), substr(name, length(relation) + 2), relation) END
-$$;
-
--- What is missing, changed, broken or added. What belongs to a table that is missing is not listed by itself. Where
--- another version of the server has written the definition, a difference is unknown; storage settings and columns have
--- no words of the server's own.
-CREATE FUNCTION sluice_private.doctor_schema(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH compared AS MATERIALIZED (
-    SELECT coalesce(m.kind, c.kind) AS kind, coalesce(m.name, c.name) AS name,
-           coalesce(m.relation, c.relation) AS relation, m.definition AS made, c.definition AS now, c.broken,
-           sluice_private.same_definition(m.definition) <> sluice_private.same_definition(c.definition) AS differs,
-           m.server <> current_setting('server_version_num')::integer / 10000
-             AND m.kind <> ALL ('{storage,column,table}') AS by_other_server
-    FROM sluice.made m FULL JOIN sluice_private.catalog() c ON c.kind = m.kind AND c.name = m.name
-    WHERE EXISTS (SELECT FROM sluice.made)
-  )
-  SELECT 'schema.missing', 'error', c.kind || ' ' || c.name,
-         format('The migration made the %s %s, and it is not there', c.kind, c.name),
-         sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, NULL)
-  FROM compared c
-  WHERE c.now IS NULL AND NOT EXISTS (
-    SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.now IS NULL
-  )
-  UNION ALL
-  SELECT 'schema.changed', 'warning', 'storage ' || c.name,
-         format('The storage settings of %s are not as the migration made them: expected %s, found %s', c.name,
-           coalesce(nullif(array_to_string(o.lost, ', '), ''), 'none'),
-           coalesce(nullif(array_to_string(o.added, ', '), ''), 'none')),
-         sluice_private.restore_storage(c.name, o.lost, o.added)
-  FROM compared c CROSS JOIN LATERAL (
-    SELECT sluice_private.other_settings(c.made, c.now) AS lost, sluice_private.other_settings(c.now, c.made) AS added
-  ) o
-  WHERE c.kind = 'storage' AND c.now <> c.made
-  UNION ALL
-  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
-         format('Another version of the server has noted them, and they cannot be compared: %s',
-           string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
-         'SELECT sluice_private.note_made(); -- once, if the server was upgraded and no other finding schema.* is left'
-  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND c.by_other_server HAVING count(*) > 0
-  UNION ALL
-  SELECT 'schema.changed', 'error', c.kind || ' ' || c.name,
-         CASE WHEN c.kind IN ('function', 'view')
-                THEN format('The %s %s is not as the migration made it', c.kind, c.name)
-              ELSE format('The %s %s is not as the migration made it: expected %s, found %s', c.kind, c.name,
-                coalesce(nullif(left(c.made, 300), ''), 'none'), coalesce(nullif(left(c.now, 300), ''), 'none')) END,
-         CASE c.kind WHEN 'index' THEN concat_ws(' ', format('DROP INDEX CONCURRENTLY %s;', c.name),
-                sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, NULL))
-              WHEN 'trigger' THEN concat_ws(' ',
-                format('DROP TRIGGER %s ON %s;', substr(c.name, length(c.relation) + 2), c.relation), c.made || ';')
-              ELSE 'npx sluice migrate --print # has its definition' END
-  FROM compared c WHERE c.kind <> 'storage' AND c.differs AND NOT c.by_other_server
-  UNION ALL
-  SELECT 'schema.' || c.broken, 'error', c.kind || ' ' || c.name,
-         CASE c.broken WHEN 'disabled' THEN format('The trigger %s does not fire', c.name)
-           ELSE format('The %s %s is not valid, so the server does not use it', c.kind, c.name) END,
-         sluice_private.restore_sql(c.kind, c.name, c.relation, c.made, c.broken)
-  FROM compared c WHERE c.broken IS NOT NULL AND c.made IS NOT NULL
-  UNION ALL
-  SELECT 'schema.added', 'warning', c.kind || ' ' || c.name,
-         format('The %s %s is on a table of Sluice, and no migration made it%s', c.kind, c.name,
-           CASE WHEN c.kind IN ('trigger', 'rule', 'row security') THEN ': it can keep rows from being written'
-                WHEN c.kind = 'foreign key' THEN ': a row that refers to a message locks it, and claims pass it over'
-                WHEN c.kind = 'index' THEN ': every message is written to it' ELSE '' END),
-         sluice_private.remove_sql(c.kind, c.name, c.relation)
-  FROM compared c
-  WHERE c.made IS NULL AND c.kind <> ALL ('{table,storage,view,type,function}') AND NOT EXISTS (
-    SELECT FROM compared t WHERE t.kind = 'table' AND t.name = c.relation AND t.made IS NULL
-  )
-  UNION ALL
-  SELECT 'schema.made', 'unknown', 'table sluice.made',
-         'It has no rows, so what the migration has made cannot be compared with what there is',
-         'npx sluice migrate --print'
-  WHERE NOT EXISTS (SELECT FROM sluice.made)
-$$;
-
--- Whose the objects are, who may run the functions that have the rights of their owner, and whether the roles have
--- theirs. The tables of streams and of the history belong to the owner too: maintenance drops them.
-CREATE FUNCTION sluice_private.doctor_owner(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH schema_owner AS (
-    SELECT n.nspowner AS oid FROM pg_namespace n WHERE n.nspname = 'sluice_private'
-  ), owned AS (
-    SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
-           c.oid::regclass::text AS name, c.relowner AS owner
-    FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
-      -- A sequence of a column goes with its table.
-      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass
-        AND d.deptype IN ('a', 'i')))
-    UNION ALL
-    SELECT 'FUNCTION', p.oid::regprocedure::text, p.proowner FROM pg_proc p
-    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prokind = 'f'
-  )
-  SELECT 'schema.owner', 'error', lower(o.kind) || ' ' || o.name,
-         format('The %s %s belongs to %s, and the schema to %s: it has other rights than what works with it',
-           lower(o.kind), o.name, o.owner::regrole, s.oid::regrole),
-         format('ALTER %s %s OWNER TO %s;', o.kind, o.name, s.oid::regrole)
-  FROM owned o CROSS JOIN schema_owner s WHERE o.owner <> s.oid
-  UNION ALL
-  SELECT 'privileges.public', 'error', 'function ' || p.oid::regprocedure,
-         format('Every login may call %s, which runs with the rights of its owner, %s', p.oid::regprocedure,
-           p.proowner::regrole),
-         format('REVOKE ALL ON FUNCTION %s FROM PUBLIC;', p.oid::regprocedure)
-  FROM pg_proc p
-  WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
-    AND has_function_privilege('public', p.oid, 'EXECUTE')
-  UNION ALL
-  -- sluice_admin reads every view, and one of the roles may call each function. Where it has no right on the schema,
-  -- the roles are of another database.
-  SELECT 'privileges.roles', 'warning', 'roles of Sluice',
-         format('No role has the rights on %s that "sluice roles" grants: a migration has made it since, or it was '
-           'revoked',
-           string_agg(l.name, ', ' ORDER BY l.name)), 'npx sluice roles'
-  FROM (
-    SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_roles r ON r.rolname = 'sluice_admin'
-    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v'
-      AND NOT has_table_privilege(r.oid, c.oid, 'SELECT')
-    UNION ALL
-    SELECT p.oid::regprocedure::text FROM pg_proc p
-    WHERE p.pronamespace = 'sluice'::regnamespace AND NOT EXISTS (
-      SELECT FROM pg_roles r
-      WHERE r.rolname IN ('sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_admin', 'sluice_reader',
-          'sluice_claimer')
-        AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
-    )
-  ) l
-  WHERE EXISTS (
-    SELECT FROM pg_roles r WHERE r.rolname = 'sluice_admin' AND has_schema_privilege(r.oid, 'sluice', 'USAGE')
-  )
-  HAVING count(*) > 0
-$$;
-
--- schema/71_doctor_server.sql
---
--- What the doctor finds in the server: settings, connections, vacuum, and what keeps dead rows from being removed.
-
--- Settings that harm a queue, as a new session of this role gets them; synchronous_commit of other roles too.
-CREATE FUNCTION sluice_private.doctor_settings(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'settings.' || harmful.name, harmful.severity, 'setting ' || harmful.name,
-         format('%s is %s: %s', harmful.name, s.reset_val, harmful.harm),
-         CASE harmful.name WHEN 'default_transaction_read_only'
-           THEN format('SET default_transaction_read_only = off; '
-             'ALTER DATABASE %I RESET default_transaction_read_only;', current_database())
-           ELSE format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', harmful.name) END
-  FROM (VALUES
-    ('fsync', 'off', 'error', 'a crash of the machine can destroy the whole database'),
-    ('full_page_writes', 'off', 'error', 'a crash of the machine can destroy pages of tables'),
-    ('synchronous_commit', 'off', 'warning',
-      'a crash of the server takes the last commits, so messages are lost, or handled again'),
-    ('autovacuum', 'off', 'error', 'dead rows stay, tables grow, and sweeps become slower and slower'),
-    ('track_counts', 'off', 'error', 'autovacuum does not know which tables have dead rows'),
-    ('track_activities', 'off', 'unknown', 'nobody can see which session has a transaction open'),
-    ('default_transaction_read_only', 'on', 'error', 'nothing can be enqueued or handled')
-  ) AS harmful (name, value, severity, harm)
-  JOIN pg_settings s ON s.name = harmful.name AND s.reset_val = harmful.value
-  WHERE NOT (harmful.name = 'default_transaction_read_only' AND pg_is_in_recovery())
-  UNION ALL
-  SELECT 'settings.synchronous_commit', 'warning',
-         CASE r.setrole WHEN 0 THEN 'database ' || current_database() ELSE 'role ' || r.setrole::regrole END,
-         'synchronous_commit is off for it: a crash of the server takes the last commits, so messages are lost, '
-         'or handled again',
-         CASE WHEN r.setrole = 0 THEN format('ALTER DATABASE %I RESET synchronous_commit;', current_database())
-              ELSE format('ALTER ROLE %s%s RESET synchronous_commit;', r.setrole::regrole,
-                CASE WHEN r.setdatabase <> 0 THEN format(' IN DATABASE %I', current_database()) ELSE '' END) END
-  FROM pg_db_role_setting r LEFT JOIN pg_database d ON d.oid = r.setdatabase
-  WHERE r.setconfig @> '{synchronous_commit=off}' AND (r.setdatabase = 0 OR d.datname = current_database())
-    -- Otherwise the first half says it.
-    AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
-$$;
-
--- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
--- claims nothing.
-CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH client AS MATERIALIZED (
-    -- What kind of process it is can be hidden; those that serve no client have no database.
-    SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
-    WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
-  ), allowed AS (
-    SELECT 'server' AS subject, current_setting('max_connections')::bigint
-             - current_setting('superuser_reserved_connections')::bigint
-             - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
-           count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
-           format('ALTER SYSTEM SET max_connections = %s; -- and restart, or put a pooler in front',
-             current_setting('max_connections')::integer * 2) AS remedy
-    FROM client c
-    UNION ALL
-    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
-           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
-           format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
-    FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
-    WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
-    UNION ALL
-    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
-           count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
-           format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
-    FROM pg_roles r JOIN client c ON c.usename = r.rolname
-    WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
-  )
-  SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
-         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
-         a.remedy
-  FROM allowed a WHERE a.used >= a.most * 0.8
-$$;
-
--- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
--- autovacuum waits for. The tables of streams and days of history are among them.
-CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH own AS (
-    SELECT c.oid, r.oid::regclass::text AS name, CASE c.relkind WHEN 't' THEN 'toast.' ELSE '' END AS part, c.reltuples,
-           c.reloptions
-    FROM pg_class r JOIN pg_class c ON c.oid IN (r.oid, r.reltoastrelid)
-    WHERE r.relnamespace = 'sluice'::regnamespace AND r.relkind = 'r'
-  ), stated AS (
-    SELECT o.name, o.part, s.n_dead_tup AS dead, s.n_live_tup AS live,
-           greatest(s.last_autovacuum, s.last_vacuum) AS vacuumed_at, coalesce(t.enabled, true) AS enabled,
-           coalesce(t.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
-             + coalesce(t.factor, current_setting('autovacuum_vacuum_scale_factor')::double precision)
-               * greatest(o.reltuples, 0) AS due
-    FROM own o JOIN pg_stat_all_tables s ON s.relid = o.oid CROSS JOIN LATERAL (
-      SELECT (f.options ->> 'autovacuum_enabled')::boolean AS enabled,
-             (f.options ->> 'autovacuum_vacuum_threshold')::double precision AS threshold,
-             (f.options ->> 'autovacuum_vacuum_scale_factor')::double precision AS factor
-      FROM (
-        SELECT jsonb_object_agg(p.option_name, p.option_value) AS options FROM pg_options_to_table(o.reloptions) p
-      ) f
-    ) t
-  )
-  SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
-           s.part, s.name, s.dead),
-         format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
-  FROM stated s WHERE NOT s.enabled
-  UNION ALL
-  SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
-         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
-           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
-           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
-         format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
-  FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
-$$;
-
--- How many dead rows the tables of Sluice have, for what a held horizon costs.
-CREATE FUNCTION sluice_private.dead_rows() RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
-    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
-      (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
-    ELSE 'the tables of Sluice have no dead rows yet' END
-  FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
-$$;
-
--- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
--- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
--- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
-CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH session AS MATERIALIZED (
-    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
-    FROM pg_stat_activity a
-    WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
-      AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
-  )
-  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
-         format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
-           'removed; %s',
-           s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
-           sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
-         format('SELECT pg_terminate_backend(%s);', s.pid)
-  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
-  UNION ALL
-  SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
-         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
-           count(*)),
-         format('GRANT pg_read_all_stats TO %I;', current_user)
-  FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
-  UNION ALL
-  SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
-         format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
-           'be removed; %s',
-           p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
-         format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
-  FROM pg_prepared_xacts p
-  WHERE p.database = current_database() AND p.prepared < sluice_private.clock() - open_for
-  UNION ALL
-  SELECT 'horizon.slot', 'warning', 'replication slot ' || r.slot_name,
-         format('It is %s, and keeps rows for a standby that were deleted up to %s transactions ago%s; %s',
-           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, age(r.xmin),
-           coalesce(', not in use for ' || sluice_private.say_age(sluice_private.clock()
-             - (to_jsonb(r) ->> 'inactive_since')::timestamptz), ''), sluice_private.dead_rows()),
-         CASE WHEN r.active THEN 'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby'
-           ELSE format('SELECT pg_drop_replication_slot(%L); -- if its standby does not come back', r.slot_name) END
-  FROM pg_replication_slots r
-  WHERE r.xmin IS NOT NULL AND (age(r.xmin) >= 10000 OR NOT r.active
-    AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
-  UNION ALL
-  SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
-         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
-           sluice_private.dead_rows()),
-         'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
-  FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000
-$$;
-
--- The queue of notifications, which serves the whole server. Sluice stops notifying at a half, and workers find
--- messages by their poll. It fills while a session that listens has a transaction open.
-CREATE FUNCTION sluice_private.doctor_notify(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'notify.full', CASE WHEN u.used >= 0.5 THEN 'error' ELSE 'warning' END, 'queue of notifications',
-         format('%s %% of it are in use%s', round(u.used::numeric * 100), CASE WHEN u.used >= 0.5
-           THEN ': Sluice notifies no more, and workers find messages by their poll; a full one fails every NOTIFY'
-           ELSE ': some session listens and has a transaction open' END),
-         'SELECT pid, application_name, state, xact_start FROM pg_stat_activity '
-         'WHERE state LIKE ''idle in transaction%'' ORDER BY xact_start; -- end it by SELECT pg_terminate_backend(pid);'
-  FROM (SELECT pg_notification_queue_usage() AS used) u WHERE u.used >= 0.1
-$$;
-
--- schema/72_doctor_queues.sql
---
--- What the doctor finds in workers and queues.
-
--- Worker processes that do nothing, or differ.
-CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled
-    FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
-  )
-  -- A heartbeat comes at least every 30 seconds.
-  SELECT 'workers.stale', 'error', 'worker ' || w.name,
-         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
-           'or is stopped',
-           sluice_private.say_age(w.silent), w.in_flight),
-         -- What a process has written about itself must not make another command of it.
-         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
-  FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
-  UNION ALL
-  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
-           sluice_private.say_age(w.silent), w.in_flight),
-         'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
-  UNION ALL
-  SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
-         format('They run different versions of the library: %s', (
-           SELECT string_agg(format('%s (%s)', v.version, v.workers), ', ' ORDER BY v.version)
-           FROM (SELECT o.version, count(*) AS workers FROM worker o WHERE o.alive GROUP BY o.version) v)),
-         'npx sluice status --json # names and versions; deploy the newest everywhere'
-  FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
-  UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
-         format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
-           'process is not detected',
-           string_agg(w.name, ', ' ORDER BY w.name)),
-         'createSluice({ connection, directConnection })'
-  FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
-$$;
-
--- The names of queues that have messages, at most a thousand: from each to the next in one descent of the primary key.
-CREATE FUNCTION sluice_private.names_of_queues() RETURNS SETOF text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE named AS (
-    (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
-    FROM named n WHERE n.queue IS NOT NULL
-  )
-  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
-$$;
-
--- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
--- by message_due_idx, and of the others the first 200 by message_slot_idx, which is not in the order of due times.
-CREATE FUNCTION sluice_private.oldest_due(queue text) RETURNS timestamptz
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  now_at timestamptz := sluice_private.clock();
-BEGIN
-  RETURN least((
-    SELECT min(first.due_at) FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-      SELECT m.due_at FROM sluice.message m
-      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 1
-    ) first WHERE first.due_at <= now_at
-  ), (
-    SELECT min(first.due_at) FROM (
-      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 200
-    ) first WHERE first.due_at <= now_at
-  ));
-END
-$$;
-
--- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
--- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
--- streams.
-CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH unconsumed AS MATERIALIZED (
-    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
-    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
-      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
-      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
-      AND NOT sluice_private.is_of_group(q.name)
-  )
-  SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
-         format('Its oldest message has been due for %s, and no live worker consumes the queue',
-           sluice_private.say_age(sluice_private.clock() - o.since)),
-         'npx sluice work <module> # with a pipeline for it'
-  FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
-  WHERE o.since < sluice_private.clock() - interval '1 minute'
-$$;
-
--- An error in one line, without its numbers: what failures of one kind have in common.
-CREATE FUNCTION sluice_private.kind_of_error(error text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
-$$;
-
--- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
--- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
--- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
-CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE dead_name AS (
-    (SELECT d.queue FROM sluice.dead_letter d ORDER BY d.queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
-    FROM dead_name n WHERE n.queue IS NOT NULL
-  ), failed AS (
-    SELECT q.name AS queue, 'retries' AS kind, sluice_private.kind_of_error(f.last_error) AS error
-    FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
-      SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-        SELECT m.attempt, m.last_error FROM sluice.message m
-        WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
-      ) n
-      UNION ALL
-      (SELECT m.attempt, m.last_error FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL
-       ORDER BY m.slot, m.id LIMIT 100)
-    ) f
-    WHERE f.attempt > 0 AND f.last_error IS NOT NULL
-    UNION ALL
-    SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
-    FROM dead_name n CROSS JOIN LATERAL (
-      SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
-        d.id DESC LIMIT 1000
-    ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
-  ), alike AS (
-    SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
-    FROM failed f GROUP BY f.queue, f.kind, f.error
-  )
-  SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
-         format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),
-         CASE a.kind WHEN 'retries' THEN format('npx sluice queue pause %s # until what it needs works again', a.queue)
-           ELSE format('npx sluice dead redrive %s # when the reason has gone', a.queue) END
-  FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
-$$;
-
--- schema/73_doctor.sql
---
--- What the doctor finds in keys, limits, schedules and streams, and the doctor itself.
---
--- Public functions: sluice.doctor.
-
--- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
--- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest. How many wait behind it: of the next
--- thousand messages of its slot.
-CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH closed AS (
-    SELECT q.name, k.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
-      SELECT (k.value ->> 0)::bigint AS id
-      FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
-      WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
-      LIMIT 200
-    ) k
-    UNION
-    SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
-      ORDER BY m.slot, m.id, m.lease LIMIT 200
-    ) m
-  )
-  SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
-         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
-           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - m.since), coalesce((
-             SELECT format(', with %s messages behind it', count(*)) FROM (
-               SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
-               ORDER BY b.id LIMIT 1000
-             ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
-           coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
-         format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
-  FROM (
-    -- Of each queue those that have waited longest.
-    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place
-    FROM closed c (queue, id)
-    CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
-    CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
-    WHERE m.attempt > 0 AND f.since < sluice_private.clock() - interval '1 hour'
-  ) m
-  WHERE m.place <= 3
-$$;
-
--- Queues that have as many messages in flight as they may, all of them for longer than open_for, while others are due.
-CREATE FUNCTION sluice_private.doctor_limits(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH held AS MATERIALIZED (
-    SELECT f.queue, f.id, min(f.claimed_at) AS since, min(coalesce(f.worker, 'claim ' || f.claim)) AS holder
-    FROM sluice.in_flight f JOIN sluice.queue q ON q.queue = f.queue AND q.concurrency IS NOT NULL
-    WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
-  )
-  SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
-         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
-           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
-         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
-           q.queue, q.concurrency * 2)
-  FROM sluice.queue q CROSS JOIN LATERAL (
-    SELECT count(*) AS messages, max(o.since) AS since, (array_agg(o.id ORDER BY o.since))[1] AS id,
-           (array_agg(o.holder ORDER BY o.since))[1] AS holder
-    FROM held o WHERE o.queue = q.queue AND o.since < sluice_private.clock() - open_for
-  ) h
-  WHERE CASE WHEN h.messages >= q.concurrency THEN EXISTS (
-    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority
-      ORDER BY m.due_at, m.id LIMIT q.concurrency + 1
-    ) m
-    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
-    UNION ALL
-    SELECT FROM generate_series(0, 255) AS s (slot) CROSS JOIN LATERAL (
-      SELECT m.id, m.due_at FROM sluice.message m WHERE m.queue = q.queue AND m.slot >= s.slot AND m.slot <= s.slot
-      ORDER BY m.slot, m.id LIMIT 10
-    ) m
-    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held o WHERE o.queue = q.queue AND o.id = m.id)
-  ) END
-$$;
-
--- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
-CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'messages.crashing', 'warning', format('queue %s, message %s', c.queue, c.message_id),
-         format('%s workers died or hung while they had it, the last one, %s, %s ago', count(*),
-           (array_agg(c.worker ORDER BY c.crashed_at DESC))[1],
-           sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
-         format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
-  FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
-  ORDER BY count(*) DESC LIMIT 10
-$$;
-
--- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
--- at least once a minute for schedules, and makes a pass of maintenance every five by default.
-CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
-         format('No worker can enqueue its next message: %s', left(s.error, 300)),
-         format('npx sluice schedule get %s', s.name)
-  FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
-  UNION ALL
-  SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
-         format('Its next message should have been enqueued %s ago, and no worker has done it',
-           sluice_private.say_age(sluice_private.clock() - s.next_at)),
-         'npx sluice work <module> # any running worker enqueues what is due'
-  FROM sluice.schedule s
-  WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
-  UNION ALL
-  SELECT 'maintenance.late', 'warning', 'maintenance',
-         format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
-           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
-             ELSE 'never' END),
-         'npx sluice maintain # and see maintenanceInterval of the workers'
-  FROM sluice.maintenance m
-  WHERE m.begun_at < sluice_private.clock() - interval '1 hour'
-    AND EXISTS (
-      SELECT FROM sluice.workers w WHERE w.alive AND w.started_at < sluice_private.clock() - interval '1 hour'
-    )
-$$;
-
--- Groups that do not read, and why; streams whose open appends hold groups back; and segments that groups keep although
--- they are old enough, or the stream large enough, for them to go.
-CREATE FUNCTION sluice_private.doctor_streams(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH part AS MATERIALIZED (
-    SELECT r.stream, r.name, r.partition, r.next_position, r.next_appended_at, r.held_until, r.last_error
-    FROM sluice_private.read_group_partitions(NULL, NULL, 1) r
-  ), unread AS (
-    SELECT p.stream, p.name, count(*) AS partitions, min(p.next_appended_at) AS since FROM part p
-    WHERE p.next_position IS NOT NULL GROUP BY p.stream, p.name
-  ), kept AS (
-    SELECT s.stream, g.closed_at, (
-      SELECT string_agg(o.name, ', ' ORDER BY o.name) FROM sluice.stream_group o
-      WHERE o.stream = s.stream AND sluice_private.pins(s, o)
-        AND (sluice_private.unread_in('event_' || s.id, o.id, s.trimmed_to, g.first + 999999999)).first IS NOT NULL
-    ) AS groups
-    FROM sluice.stream s CROSS JOIN LATERAL (
-      SELECT o.first, o.closed_at FROM sluice.segment o
-      WHERE o.stream_id = s.id AND o.closed_at IS NOT NULL AND o.dropping_at IS NULL ORDER BY o.first LIMIT 1
-    ) g
-    WHERE g.closed_at < sluice_private.clock() - s.retain_ms * interval '1 millisecond' OR s.retain_bytes < (
-      SELECT sum(sluice_private.segment_bytes(b.stream_id, b.first)) FROM sluice.segment b
-      WHERE b.stream_id = s.id AND b.dropping_at IS NULL
-    )
-  )
-  SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
-         format('It waits for event %s, which has failed for good: %s', p.next_position,
-           coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
-         format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
-           p.partition, p.stream, p.name, p.next_position)
-  FROM part p WHERE p.held_until = 'infinity'
-  UNION ALL
-  SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
-         format('It has unread events in %s partitions, the oldest for %s, and no live worker reads them', u.partitions,
-           sluice_private.say_age(sluice_private.clock() - u.since)),
-         'npx sluice work <module> # with a pipeline for it'
-  FROM unread u
-  WHERE u.since < sluice_private.clock() - interval '1 minute'
-    AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))
-    AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = u.stream || ':' || u.name AND q.paused_at IS NOT NULL)
-  UNION ALL
-  SELECT 'groups.lost', 'error', format('group %s of stream %s', g.name, g.stream),
-         format('Retention has removed the events %s to %s, which it had not read: it reads nothing until it is moved',
-           g.lost_from, g.lost_to),
-         format('npx sluice group seek %s %s --to start', g.stream, g.name)
-  FROM sluice.stream_group g WHERE g.lost_from IS NOT NULL
-  UNION ALL
-  SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
-         format('A transaction that has appended has been open for %s, %s: groups do not read the events after it',
-           sluice_private.say_age(sluice_private.clock() - r.open_since),
-           CASE WHEN r.open_pid > 0 THEN 'in process ' || r.open_pid ELSE 'and is prepared' END),
-         CASE WHEN r.open_pid > 0 THEN format('SELECT pg_terminate_backend(%s);', r.open_pid)
-           ELSE 'SELECT gid, prepared FROM pg_prepared_xacts;' END
-  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r
-  WHERE r.open_since < sluice_private.clock() - open_for
-  UNION ALL
-  SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
-         format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
-           sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
-         format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
-  FROM kept k WHERE k.groups IS NOT NULL
-$$;
-
-CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
-RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET lock_timeout = '1s' SET jit = off AS $$
-DECLARE
-  of_catalog text[] := '{schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,horizon,notify,workers,consumers,failures,keys,limits,crashes,schedules,streams}';
-  part text;
-BEGIN
-  IF open_for IS NULL THEN
-    RAISE EXCEPTION 'open_for: expected a time, received NULL' USING ERRCODE = '22023',
-      HINT = 'For example interval ''5 minutes''.';
-  END IF;
-  PERFORM sluice_private.check_time('open_for', open_for, 'For example interval ''5 minutes''.');
-  IF pg_is_in_recovery() THEN
-    of_rows := '{}';
-    RETURN QUERY SELECT 'server.standby', 'unknown', 'server',
-      'This is a standby, which does not see the locks and the statistics of its primary: workers, queues, vacuum and '
-      'the horizon were not looked at',
-      'npx sluice doctor --database-url <the primary>';
-  END IF;
-  FOREACH part IN ARRAY of_catalog || of_rows LOOP
-    -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
-    BEGIN
-      RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
-    EXCEPTION WHEN OTHERS THEN
-      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
-        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
-        format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
-    END;
-  END LOOP;
-END
-$$;
-COMMENT ON FUNCTION sluice.doctor IS
-  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
-  'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
-  'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
 
 -- schema/90_version.sql
 --
@@ -10580,4 +11622,4 @@ $$;
 DROP FUNCTION sluice_private.describe;
 
 -- What the doctor compares the catalog with. Last, so that it has all there is.
-SELECT sluice_private.note_made();
+SELECT sluice_private.note_definitions();

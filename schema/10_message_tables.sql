@@ -81,6 +81,9 @@ CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
 -- For those that have expired. A message that never expires does not stand in it.
 CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE expires_at IS NOT NULL;
 
+-- Messages that have failed and wait for their next attempt: lease is 0, or null, while none is leased. For monitoring.
+CREATE INDEX message_retrying_idx ON sluice.message (queue, due_at) WHERE attempt > 0 AND coalesce(lease, 0) = 0;
+
 -- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
 -- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
 -- tenants is claimed from as ever.

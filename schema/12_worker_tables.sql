@@ -16,6 +16,10 @@ CREATE TABLE sluice.worker (
   -- A copy of the database has this row too, and not the worker.
   database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false,
+  -- Whether notifications arrive, as of the last heartbeat; null: it has not said.
+  listening   boolean,
+  -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
+  connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
   statistics  jsonb

@@ -23,14 +23,8 @@ CREATE TABLE sluice.action (
 
 CREATE INDEX action_queue_idx ON sluice.action (queue, at, id) WHERE queue IS NOT NULL;
 
--- The settings of the whole database. One row.
-CREATE TABLE sluice.setting (
-  one           boolean NOT NULL DEFAULT true CONSTRAINT setting_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
-  -- For how long actions are kept: 90 days, unless it is changed.
-  audit_keep_ms bigint  NOT NULL DEFAULT 7776000000 CONSTRAINT "audit_keep_ms: 1 day to 100 years"
-    CHECK (audit_keep_ms BETWEEN 86400000 AND 3155760000000)
-);
-INSERT INTO sluice.setting DEFAULT VALUES;
+-- What was done to one message, among all actions. Without a list of pending entries, which each search would read.
+CREATE INDEX action_message_idx ON sluice.action USING gin (message_ids) WITH (fastupdate = off);
 
 -- Who acts: the name given with the call, else that of the setting sluice.actor, else the login.
 CREATE FUNCTION sluice_private.actor(given text DEFAULT NULL) RETURNS text

@@ -254,7 +254,12 @@ COMMENT ON FUNCTION sluice.queue_set IS
 
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
 BEGIN
+  -- Who says nothing new does not take another's reason away.
+  IF reason IS NULL AND EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL) THEN
+    RETURN false;
+  END IF;
   RETURN NOT sluice_private.change_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', sluice_private.actor(by), 'pause_reason', reason
   ), by, 'pause', jsonb_strip_nulls(jsonb_build_object('reason', reason)));
@@ -262,7 +267,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pause IS
   'Pauses a queue: nothing is claimed from it until resume. Messages in flight are still handled. Returns false if it '
-  'was already paused.';
+  'was already paused; then a new reason replaces the old one.';
 
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$

@@ -23,7 +23,10 @@ $$;
 CREATE FUNCTION sluice_private.spent_reason(tries integer, most integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN format('failed %s of %s attempts', tries, most);
+  -- The limit may have been lowered, and the death of a process counts as well.
+  RETURN CASE WHEN tries > most
+    THEN format('failed %s attempts, and %s %s allowed', tries, most, CASE WHEN most = 1 THEN 'is' ELSE 'are' END)
+    ELSE format('failed %s of %s attempts', tries, most) END;
 END
 $$;
 

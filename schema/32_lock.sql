@@ -50,6 +50,25 @@ BEGIN
 END
 $$;
 
+-- Whether another session has locked a message that a claim could not lock. False: the claim's snapshot had an old version of it,
+-- and no session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+CREATE FUNCTION sluice_private.is_locked(queue text, id bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sluice.message m
+  WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  LIMIT 1
+  FOR UPDATE OF m SKIP LOCKED;
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  RETURN (
+    SELECT true FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  );
+END
+$$;
+
 -- Locks due messages without an ordering key, the lowest priority number first, then by due time. message_due_idx serves
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
@@ -78,7 +97,8 @@ $$;
 -- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
 -- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
--- most so many rows. Null: there is none, or the slot is locked.
+-- most so many rows, and goes on behind a message that another session has locked, without its key. Null: there is none, or
+-- the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -90,6 +110,8 @@ DECLARE
   now_at timestamptz;
   now_us bigint;
   first bigint;
+  key text;
+  missed text[] := '{}';
 BEGIN
   SELECT s.held INTO held FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
   IF NOT FOUND THEN
@@ -98,27 +120,35 @@ BEGIN
   leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
-  SELECT w.id INTO first
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
-    ORDER BY m.slot, m.id LIMIT walk
-  ) w
-  -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
-  -- give it a due time of its own.
-  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
-    AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    -- The CASE, so that it locks only what it may take.
-    AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
-             ELSE false END
-  LIMIT 1;
-  RETURN (
-    SELECT m.id FROM sluice.message m
+  LOOP
+    SELECT w.id, w.ordering_key INTO first, key
+    FROM (
+      SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
+      ORDER BY m.slot, m.id LIMIT walk
+    ) w
+    -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
+    -- give it a due time of its own.
+    WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
+      AND w.ordering_key <> ALL (missed)
+      AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
+      -- The CASE, so that it locks only what it may take.
+      AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
+               WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
+               ELSE false END
+    LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    PERFORM FROM sluice.message m
     WHERE m.queue = queue AND m.id = first
       AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND m.lease IS NULL)
-    FOR UPDATE OF m SKIP LOCKED
-  );
+    FOR UPDATE OF m SKIP LOCKED;
+    IF FOUND THEN
+      RETURN first;
+    END IF;
+    lowest := first;
+    missed := missed || key;
+  END LOOP;
+  RETURN NULL;
 END
 $$;
 

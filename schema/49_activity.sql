@@ -2,7 +2,7 @@
 --
 -- Public functions: sluice.activity.
 
--- Reads the rows of `since`, by the primary key: at most two days. Buckets: see sluice.worker_activity. The value of one is the
+-- Reads the rows of `since`, by worker_activity_at_idx: at most two days. Buckets: see sluice.worker_activity. The value of one is the
 -- middle of its quarter of a doubling, at most 12 % from each duration in it.
 CREATE FUNCTION sluice.activity(
   of_queue text DEFAULT NULL, since interval DEFAULT interval '1 hour', step interval DEFAULT interval '1 minute'
@@ -18,11 +18,11 @@ DECLARE
 BEGIN
   IF since IS NULL OR since <= interval '0' OR since > interval '2 days' THEN
     RAISE EXCEPTION 'since: expected an interval of more than 0, and at most 2 days, received %', coalesce(since::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example since => interval ''6 hours''. Older activity is removed.';
   END IF;
   IF step IS NULL OR step < interval '1 minute' OR step > interval '2 days' THEN
     RAISE EXCEPTION 'step: expected an interval of 1 minute to 2 days, received %', coalesce(step::text, 'NULL')
-      USING ERRCODE = '22023';
+      USING ERRCODE = '22023', HINT = 'For example step => interval ''15 minutes''.';
   END IF;
   RETURN QUERY
   WITH part AS MATERIALIZED (

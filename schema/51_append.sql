@@ -110,6 +110,13 @@ BEGIN
     RAISE EXCEPTION 'append_many: options[%]: expected an object with orderingKey, type, schemaVersion and headers, received %',
       wrong, options -> wrong USING ERRCODE = '22023';
   END IF;
+  SELECT o.ordinal - 1 INTO wrong FROM jsonb_array_elements(options) WITH ORDINALITY AS o (value, ordinal)
+  WHERE jsonb_typeof(o.value -> 'type') NOT IN ('string', 'null')
+  ORDER BY o.ordinal LIMIT 1;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'append_many: options[%].type: expected a string, received %', wrong, options -> wrong -> 'type'
+      USING ERRCODE = '22023', HINT = 'As in {"type": "order.placed"}.';
+  END IF;
   PERFORM sluice_private.check_type(given_type.type) FROM (
     SELECT DISTINCT o.type FROM jsonb_to_recordset(options) AS o (type text) WHERE o.type IS NOT NULL
   ) given_type;

@@ -5,8 +5,9 @@
 -- The names come from each to the next in one descent of an index, and a condition on the queue is applied to them before
 -- anything is counted. Per queue: of message_due_idx one range for each priority, from its start to now; of
 -- message_slot_idx the first 10,000 messages with keys; for the oldest the first of each priority, and of each slot, as
--- a slot's order is not that of due times; of dead_letter_pkey the first 10,000. In flight is what the few records of
--- batches and claims say.
+-- a slot's order is not that of due times; of dead_letter_pkey and of message_retrying_idx the first 10,000. The keys that
+-- wait for a failed or snoozed message are in the rows of the queue's slots, and in leased mode in message_lease_idx. In
+-- flight is what the few records of batches and claims say.
 CREATE VIEW sluice.backlogs AS
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
@@ -33,7 +34,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 )
 SELECT n.queue, due.messages AS due, coalesce(h.leased, 0) AS leased, coalesce(h.in_flight, 0) AS in_flight,
        clock.now - oldest.due_at AS oldest_due_age, gone.messages AS dead,
-       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at
+       coalesce(c.workers, 0) AS workers, q.concurrency, q.paused_at, failed.messages AS retrying, closed.keys AS held_keys
 FROM named n CROSS JOIN clock
 CROSS JOIN LATERAL (
   SELECT count(*) AS messages FROM (
@@ -71,6 +72,27 @@ CROSS JOIN LATERAL (
     SELECT d.queue FROM sluice.dead_letter d WHERE d.queue >= n.queue ORDER BY d.queue, d.id LIMIT 10000
   ) next WHERE next.queue = n.queue
 ) gone
+CROSS JOIN LATERAL (
+  SELECT count(*) AS messages FROM (
+    -- As above.
+    SELECT m.queue FROM sluice.message m
+    WHERE (m.queue, m.due_at) > (n.queue, clock.now) AND m.attempt > 0 AND coalesce(m.lease, 0) = 0
+    ORDER BY m.queue, m.due_at LIMIT 10000
+  ) next WHERE next.queue = n.queue
+) failed
+CROSS JOIN LATERAL (
+  SELECT count(*) AS keys FROM (
+    (SELECT s.slot, k.key FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+     WHERE s.queue = n.queue AND (k.value ->> 1)::bigint > extract(epoch FROM clock.now) * 1000000
+     LIMIT 10000)
+    UNION
+    SELECT m.slot, coalesce(m.ordering_key, '') FROM (
+      SELECT m.slot, m.ordering_key, m.lease, m.due_at FROM sluice.message m
+      WHERE m.queue = n.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL ORDER BY m.slot, m.id, m.lease LIMIT 10000
+    ) m WHERE m.lease = 0 AND m.due_at > clock.now
+    LIMIT 10000
+  ) waiting
+) closed
 LEFT JOIN held h ON h.queue = n.queue
 LEFT JOIN consumed c ON c.queue = n.queue
 LEFT JOIN sluice.queue q ON q.queue = n.queue;
@@ -88,4 +110,6 @@ dead: Dead letters, up to 10,000.
 workers: The number of live worker processes that consume the queue.
 concurrency: How many messages may be in flight, in all processes together. Null: no limit.
 paused_at: When it was paused; null: it is not paused.
+retrying: Messages that have failed and wait for their next attempt, up to 10,000.
+held_keys: Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000.
 $$);

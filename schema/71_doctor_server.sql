@@ -35,16 +35,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'synchronous_commit') <> 'off'
 $$;
 
--- Connections of clients against the limits of the server, the database and the role. A worker that finds no connection
--- claims nothing.
+-- Connections of clients against the limits of the server, the database and the role, and what live workers may open at
+-- full load, as their heartbeats say. The login of a worker is that of the session with its lock. A worker that finds no
+-- connection claims nothing.
 CREATE FUNCTION sluice_private.doctor_connections(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH client AS MATERIALIZED (
     -- What kind of process it is can be hidden; those that serve no client have no database.
     SELECT a.datname, a.usename, a.application_name FROM pg_stat_activity a
     WHERE a.datname IS NOT NULL AND coalesce(a.backend_type, 'client backend') = 'client backend'
+  ), planned AS MATERIALIZED (
+    SELECT a.usename, w.connections FROM sluice.worker w
+    JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE w.connections IS NOT NULL
   ), allowed AS (
-    SELECT 'server' AS subject, current_setting('max_connections')::bigint
+    SELECT 'server' AS subject, NULL::name AS role, current_setting('max_connections')::bigint
              - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS most, count(*) AS used,
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%') AS own,
@@ -52,13 +59,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
              current_setting('max_connections')::integer * 2) AS remedy
     FROM client c
     UNION ALL
-    SELECT 'database ' || d.datname, d.datconnlimit, count(c.datname),
+    SELECT 'database ' || d.datname, NULL, d.datconnlimit, count(c.datname),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER DATABASE %I CONNECTION LIMIT -1;', d.datname)
     FROM pg_database d LEFT JOIN client c ON c.datname = d.datname
     WHERE d.datname = current_database() AND d.datconnlimit > 0 GROUP BY d.datname, d.datconnlimit
     UNION ALL
-    SELECT 'role ' || r.rolname, r.rolconnlimit, count(c.usename),
+    SELECT 'role ' || r.rolname, r.rolname, r.rolconnlimit, count(c.usename),
            count(*) FILTER (WHERE c.application_name LIKE 'sluice%'),
            format('ALTER ROLE %I CONNECTION LIMIT -1;', r.rolname)
     FROM pg_roles r JOIN client c ON c.usename = r.rolname
@@ -68,6 +75,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
+  UNION ALL
+  SELECT 'connections.planned', 'warning', a.subject,
+         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
+           a.most), a.remedy
+  FROM allowed a CROSS JOIN LATERAL (
+    SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
+  ) p WHERE p.connections > a.most
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
@@ -108,6 +122,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
 
+-- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
+-- table has a header of 28 bytes, one of an index 16, and pages are filled to nine and seven tenths. Long values are apart.
+CREATE FUNCTION sluice_private.doctor_bloat(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH own AS (
+    SELECT c.oid, c.oid AS table_oid, 'table' AS kind, NULL::smallint[] AS columns,
+           CASE WHEN c.reltuples >= 0 THEN greatest(c.reltuples, s.n_live_tup) END AS rows, 28 AS header, 0.9 AS filled
+    FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'r'
+    UNION ALL
+    SELECT i.indexrelid, i.indrelid, 'index', i.indkey::smallint[], CASE WHEN r.reltuples >= 0 THEN c.reltuples END, 16, 0.7
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+    JOIN pg_class r ON r.oid = i.indrelid AND r.relnamespace = 'sluice'::regnamespace
+  ), large AS MATERIALIZED (
+    SELECT o.*, pg_relation_size(o.oid) AS bytes FROM own o WHERE pg_relation_size(o.oid) >= 64 << 20
+  ), estimated AS (
+    SELECT l.*, CASE WHEN l.rows = 0 THEN 0 ELSE (
+      SELECT l.rows * (l.header + sum((1 - s.null_frac) * s.avg_width)) / l.filled
+      FROM pg_attribute a
+      JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+      JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = r.relname AND s.attname = a.attname AND NOT s.inherited
+      WHERE a.attrelid = l.table_oid AND (l.columns IS NULL OR a.attnum = ANY (l.columns))
+    ) END AS needed
+    FROM large l
+  )
+  SELECT 'vacuum.bloat', CASE WHEN e.needed IS NULL THEN 'unknown' ELSE 'warning' END, format('%s %s', e.kind, e.oid::regclass),
+         CASE WHEN e.needed IS NULL THEN format('%s has %s, and no statistics say what its rows need', e.oid::regclass,
+                pg_size_pretty(e.bytes))
+           ELSE format('%s has %s, and its %s rows need about %s, by an estimate: the rest is free, and later rows use it',
+             e.oid::regclass, pg_size_pretty(e.bytes), round(e.rows::numeric), pg_size_pretty(e.needed::bigint)) END,
+         CASE WHEN e.needed IS NULL THEN format('ANALYZE %s;', e.table_oid::regclass)
+           WHEN e.kind = 'index' THEN format('REINDEX INDEX CONCURRENTLY %s;', e.oid::regclass)
+           ELSE format('VACUUM (FULL) %s; -- nobody can read or write it meanwhile, so only if you need the disk',
+             e.oid::regclass) END
+  FROM estimated e WHERE e.needed IS NULL OR e.bytes >= 10 * e.needed
+$$;
+
 -- How many dead rows the tables of Sluice have, for what a held horizon costs.
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -120,22 +171,22 @@ $$;
 
 -- Who keeps rows that have been deleted since from being removed. Of sessions and prepared transactions those of this
 -- database count; the feedback of a standby counts in all, and its age is known in transactions only. A logical slot
--- keeps rows of catalogs alone. Only ten sessions are named, the oldest.
+-- keeps rows of catalogs alone.
 CREATE FUNCTION sluice_private.doctor_horizon(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH session AS MATERIALIZED (
-    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start, row_number() OVER (ORDER BY a.xact_start) AS nth
+    SELECT a.pid, a.usename, a.application_name, a.state, a.xact_start
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
       AND a.pid <> pg_backend_pid() AND coalesce(a.backend_type, '') <> ALL ('{walsender,autovacuum worker}')
   )
-  SELECT 'horizon.session', 'warning', format('process %s', s.pid),
+  (SELECT 'horizon.session', 'warning', format('process %s', s.pid),
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
            sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
-  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for AND s.nth <= 10
+  FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
   SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
          format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,

@@ -4,7 +4,7 @@
 CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled
+    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
     FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
   )
   -- A heartbeat comes at least every 30 seconds.
@@ -35,10 +35,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            string_agg(w.name, ', ' ORDER BY w.name)),
          'createSluice({ connection, directConnection })'
   FROM worker w WHERE w.alive AND w.pooled HAVING count(*) > 0
+  UNION ALL
+  -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
+  SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
+         format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
+           sluice_private.say_age(w.silent)),
+         'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
+         'listener.unavailable or connection.lost'
+  FROM worker w
+  WHERE w.alive AND NOT w.pooled AND NOT w.listening AND w.started_at < sluice_private.clock() - interval '1 minute'
+  UNION ALL
+  -- By the session that holds the worker's lock.
+  SELECT 'privileges.worker', 'warning', 'worker ' || w.name,
+         format('Its login, %s, may not write what it has done to sluice.worker_activity: charts and "sluice queue '
+           'activity" lack it', a.usename),
+         format('npx sluice roles # and then: GRANT sluice_worker TO %I;', a.usename)
+  FROM worker w
+  JOIN pg_locks l ON l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  JOIN pg_stat_activity a ON a.pid = l.pid
+  WHERE NOT has_table_privilege(a.usesysid, 'sluice.worker_activity', 'INSERT')
 $$;
 
--- The names of queues that have messages, at most a thousand: from each to the next in one descent of the primary key.
-CREATE FUNCTION sluice_private.names_of_queues() RETURNS SETOF text
+-- The names of queues that have messages, at most so many: from each to the next in one descent of the primary key.
+CREATE FUNCTION sluice_private.names_of_queues(most integer) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE named AS (
     (SELECT m.queue FROM sluice.message m ORDER BY m.queue LIMIT 1)
@@ -46,7 +66,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT m.queue FROM sluice.message m WHERE m.queue > n.queue ORDER BY m.queue LIMIT 1)
     FROM named n WHERE n.queue IS NOT NULL
   )
-  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT 1000
+  SELECT n.queue FROM named n WHERE n.queue IS NOT NULL LIMIT most
+$$;
+
+-- The names of the queues whose messages are looked at: a thousand.
+CREATE FUNCTION sluice_private.queues_to_look_at() RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT q.name FROM sluice_private.names_of_queues(1000) AS q (name)
+$$;
+
+-- Whether there are more queues than are looked at.
+CREATE FUNCTION sluice_private.doctor_names(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'queues.many', 'unknown', 'queues',
+         format('Of more than 1000 queues the first 1000 by name were looked at for retries that fail alike and for held '
+           'keys, up to %s, and the first 10000 for those without a worker', (array_agg(q.name ORDER BY q.name))[1000]),
+         'npx sluice explain <queue> # for one of the others'
+  FROM sluice_private.names_of_queues(1001) AS q (name) HAVING count(*) > 1000
 $$;
 
 -- Since when the oldest message of a queue has been due: of those without an ordering key, the first of each priority
@@ -71,16 +107,19 @@ END
 $$;
 
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
--- is open, and it is not paused. Only the messages of these are looked at. The queues of groups are a matter of their
--- streams.
+-- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
+-- groups are a matter of their streams.
 CREATE FUNCTION sluice_private.doctor_consumers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH unconsumed AS MATERIALIZED (
-    SELECT q.name FROM sluice_private.names_of_queues() AS q (name)
-    WHERE NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND q.name = ANY (w.queues))
-      AND NOT EXISTS (SELECT FROM sluice.claim c WHERE c.queue = q.name AND c.expires_at > sluice_private.clock())
-      AND NOT EXISTS (SELECT FROM sluice.queue s WHERE s.queue = q.name AND s.paused_at IS NOT NULL)
-      AND NOT sluice_private.is_of_group(q.name)
+  WITH consumed AS MATERIALIZED (
+    SELECT unnest(w.queues) AS name FROM sluice.workers w WHERE w.alive
+    UNION
+    SELECT c.queue FROM sluice.claim c WHERE c.expires_at > sluice_private.clock()
+    UNION
+    SELECT s.queue FROM sluice.queue s WHERE s.paused_at IS NOT NULL
+  ), unconsumed AS MATERIALIZED (
+    SELECT q.name FROM sluice_private.names_of_queues(10000) AS q (name)
+    WHERE NOT EXISTS (SELECT FROM consumed c WHERE c.name = q.name) AND NOT sluice_private.is_of_group(q.name)
   )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
@@ -90,15 +129,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- An error in one line, without its numbers: what failures of one kind have in common.
-CREATE FUNCTION sluice_private.kind_of_error(error text) RETURNS text
+-- The first line of an error, without the passwords of URLs.
+CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1), '[0-9]+', 'N', 'g'), 120)
+  SELECT left(regexp_replace(split_part(error, chr(10), 1),
+    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+$$;
+
+-- The same without its numbers: what failures of one kind have in common.
+CREATE FUNCTION sluice_private.kind_of_error(line text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT left(regexp_replace(line, '[0-9]+', 'N', 'g'), 120)
 $$;
 
 -- Queues whose retries, or whose dead letters of the last hour, nearly all fail alike: at least ten, and nine of ten of
--- those that are looked at. Of each queue the next 100 messages per priority to fall due are read by message_due_idx,
--- and 100 with an ordering key by message_slot_idx; of dead letters the latest 1,000 by dead_letter_died_at_idx.
+-- those that are looked at. An error in the same words everywhere is shown with its numbers. Of each queue the next 100
+-- messages per priority to fall due are read by message_due_idx, and 100 with an ordering key by message_slot_idx; of dead
+-- letters the latest 1,000 by dead_letter_died_at_idx.
 CREATE FUNCTION sluice_private.doctor_failures(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE dead_name AS (
@@ -107,8 +154,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT (SELECT d.queue FROM sluice.dead_letter d WHERE d.queue > n.queue ORDER BY d.queue LIMIT 1)
     FROM dead_name n WHERE n.queue IS NOT NULL
   ), failed AS (
-    SELECT q.name AS queue, 'retries' AS kind, sluice_private.kind_of_error(f.last_error) AS error
-    FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name AS queue, 'retries' AS kind, sluice_private.error_line(f.last_error) AS line
+    FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT n.attempt, n.last_error FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.attempt, m.last_error FROM sluice.message m
         WHERE m.queue = q.name AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 100
@@ -119,14 +166,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) f
     WHERE f.attempt > 0 AND f.last_error IS NOT NULL
     UNION ALL
-    SELECT n.queue, 'dead letters', sluice_private.kind_of_error(d.error)
+    SELECT n.queue, 'dead letters', sluice_private.error_line(d.error)
     FROM dead_name n CROSS JOIN LATERAL (
       SELECT d.error, d.died_at FROM sluice.dead_letter d WHERE d.queue = n.queue ORDER BY d.died_at DESC,
         d.id DESC LIMIT 1000
     ) d WHERE d.died_at > sluice_private.clock() - interval '1 hour' AND d.error IS NOT NULL
   ), alike AS (
-    SELECT f.queue, f.kind, f.error, count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
-    FROM failed f GROUP BY f.queue, f.kind, f.error
+    SELECT f.queue, f.kind,
+           CASE WHEN min(f.line) = max(f.line) THEN min(f.line) ELSE sluice_private.kind_of_error(min(f.line)) END AS error,
+           count(*) AS same, sum(count(*)) OVER (PARTITION BY f.queue, f.kind) AS looked_at
+    FROM failed f GROUP BY f.queue, f.kind, sluice_private.kind_of_error(f.line)
   )
   SELECT CASE a.kind WHEN 'retries' THEN 'queues.alike' ELSE 'dead_letters.alike' END, 'warning', 'queue ' || a.queue,
          format('%s of %s %s that were looked at failed with: %s', a.same, a.looked_at, a.kind, a.error),

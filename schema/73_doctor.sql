@@ -3,19 +3,19 @@
 -- Public functions: sluice.doctor.
 
 -- Ordering keys that have waited for a failed message for an hour at least, as its last five failures tell. By the
--- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest. How many wait behind it: of the next
--- thousand messages of its slot.
+-- slots, and in leased mode by message_lease_idx, of each queue at most 200; the three that have waited longest, and how many
+-- more there are. How many wait behind it: of the next thousand messages of its slot.
 CREATE FUNCTION sluice_private.doctor_keys(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH closed AS (
-    SELECT q.name, k.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, k.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT (k.value ->> 0)::bigint AS id
       FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
       WHERE s.queue = q.name AND (k.value ->> 1)::bigint > extract(epoch FROM sluice_private.clock()) * 1000000
       LIMIT 200
     ) k
     UNION
-    SELECT q.name, m.id FROM sluice_private.names_of_queues() AS q (name) CROSS JOIN LATERAL (
+    SELECT q.name, m.id FROM sluice_private.queues_to_look_at() AS q (name) CROSS JOIN LATERAL (
       SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.slot IS NOT NULL AND m.lease IS NOT NULL
       ORDER BY m.slot, m.id, m.lease LIMIT 200
     ) m
@@ -27,11 +27,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
-           coalesce(sluice_private.kind_of_error(m.last_error), 'none')),
+           coalesce(sluice_private.error_line(m.last_error), 'none'))
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
   FROM (
     -- Of each queue those that have waited longest.
-    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place
+    SELECT m.*, f.since, row_number() OVER (PARTITION BY m.queue ORDER BY f.since, m.id) AS place,
+           count(*) OVER (PARTITION BY m.queue) AS keys
     FROM closed c (queue, id)
     CROSS JOIN LATERAL (SELECT m.* FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.id OFFSET 0) m
     CROSS JOIN LATERAL (SELECT coalesce((m.failures -> 0 ->> 'at')::timestamptz, m.failed_at) AS since) f
@@ -73,6 +75,39 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) END
 $$;
 
+-- Tenants that have as many messages in flight as they may, all of them for longer than open_for, while others are due, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+           coalesce(f.worker, 'claim ' || f.claim) AS holder
+    FROM sluice.in_flight f
+    JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
+    JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
+  ), full_up AS MATERIALIZED (
+    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+           (array_agg(h.holder ORDER BY h.since))[1] AS holder
+    FROM held h WHERE h.since < sluice_private.clock() - open_for
+    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+  )
+  SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
+         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
+           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
+           t.most * 2)
+  FROM full_up t
+  WHERE EXISTS (
+    SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.due_at FROM sluice.message m
+      WHERE m.queue = t.queue AND m.tenant IS NOT NULL AND m.tenant = t.tenant AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT t.most + 1
+    ) m
+    WHERE m.due_at <= sluice_private.clock() AND NOT EXISTS (SELECT FROM held h WHERE h.queue = t.queue AND h.id = m.id)
+  )
+$$;
+
 -- Messages whose workers died or hung with them more than once: nothing else need be wrong with those workers.
 CREATE FUNCTION sluice_private.doctor_crashes(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -82,7 +117,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
          format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
   FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
-  ORDER BY count(*) DESC LIMIT 10
+  ORDER BY count(*) DESC
 $$;
 
 -- Schedules whose time has passed, or that no worker can compute; and maintenance that no worker makes. A worker looks
@@ -140,7 +175,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'groups.stopped', 'error', format('group %s of stream %s, partition %s', p.name, p.stream, p.partition),
          format('It waits for event %s, which has failed for good: %s', p.next_position,
-           coalesce(sluice_private.kind_of_error(p.last_error), 'without an error')),
+           coalesce(sluice_private.error_line(p.last_error), 'without an error')),
          format('npx sluice group retry %s %s --partition %s # or: npx sluice group skip %s %s %s', p.stream, p.name,
            p.partition, p.stream, p.name, p.next_position)
   FROM part p WHERE p.held_until = 'infinity'
@@ -176,13 +211,35 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM kept k WHERE k.groups IS NOT NULL
 $$;
 
+-- The findings of one part: of each check the first 20, and how many more there are.
+CREATE FUNCTION sluice_private.doctor_part(part text, open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($part$
+    WITH found AS MATERIALIZED (
+      SELECT f.*, row_number() OVER (PARTITION BY f."check" ORDER BY f.ordinality) AS nth,
+             count(*) OVER (PARTITION BY f."check") AS found
+      FROM sluice_private.doctor_%s($1) WITH ORDINALITY f
+    )
+    SELECT f."check", f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
+    UNION ALL
+    SELECT f."check", f.severity, format('%%s more', f.found - 20),
+           format('This check has %%s findings, and the first 20 are listed', f.found),
+           'SELECT * FROM sluice_private.doctor_%s(''5 minutes''); -- as the owner of the schema: all of them'
+    FROM found f WHERE f.nth = 21$part$, part, part) USING open_for;
+END
+$$;
+
 CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
 RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,horizon,notify,workers,consumers,failures,keys,limits,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
+  most interval := current_setting('statement_timeout')::interval;
+  over boolean := false;
   part text;
 BEGIN
   IF open_for IS NULL THEN
@@ -200,12 +257,25 @@ BEGIN
   FOREACH part IN ARRAY of_catalog || of_rows LOOP
     -- One part that cannot look, because a table is gone or locked, keeps no other from looking.
     BEGIN
-      RETURN QUERY EXECUTE format('SELECT * FROM sluice_private.doctor_%s($1)', part) USING open_for;
-    EXCEPTION WHEN OTHERS THEN
-      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
-        format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
-        format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
+      IF NOT over THEN
+        RETURN QUERY SELECT * FROM sluice_private.doctor_part(part, open_for);
+      END IF;
+    EXCEPTION
+      WHEN query_canceled THEN
+        over := most > interval '0' AND clock_timestamp() - statement_timestamp() >= most;
+        IF NOT over THEN
+          RAISE;
+        END IF;
+      WHEN OTHERS THEN
+        RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+          format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
+          format('SELECT * FROM sluice_private.doctor_%s(''5 minutes'');', part);
     END;
+    IF over THEN
+      RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
+        format('It could not look: the time of statement_timeout, %s, is over', current_setting('statement_timeout')),
+        'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
+    END IF;
   END LOOP;
 END
 $$;

@@ -24,4 +24,4 @@ $$;
 DROP FUNCTION sluice_private.describe;
 
 -- What the doctor compares the catalog with. Last, so that it has all there is.
-SELECT sluice_private.note_made();
+SELECT sluice_private.note_definitions();

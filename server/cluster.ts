@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { type Programs, programsFor } from './programs.ts'
 import { type ServerUser, serverUser } from './server-user.ts'
-import { temporaryFolder } from './temporary-folder.ts'
+import { memoryFolder, temporaryFolder } from './temporary-folder.ts'
 
 export interface ClusterOptions {
   /** The npm package that brings the programs, or its URL. */
@@ -14,17 +14,25 @@ export interface ClusterOptions {
   readonly password: string
   /** Further arguments of initdb. */
   readonly initdb?: readonly string[]
+  /** Keeps the data in memory, if the machine has a folder with room there. Default false. */
+  readonly inMemory?: boolean
+}
+
+/** Where the server runs, and where its data is, which may be the same. */
+interface Folders {
+  readonly home: string
+  readonly data: string
 }
 
 /** A server's data in a temporary folder, with the programs and the user to run it. */
 export class Cluster {
-  readonly #folder: string
+  readonly #folders: Folders
   readonly #package: string
   readonly #user: ServerUser
   readonly #programs: Programs
 
-  private constructor(folder: string, npmPackage: string, user: ServerUser, programs: Programs) {
-    this.#folder = folder
+  private constructor(folders: Folders, npmPackage: string, user: ServerUser, programs: Programs) {
+    this.#folders = folders
     this.#package = npmPackage
     this.#user = user
     this.#programs = programs
@@ -32,12 +40,12 @@ export class Cluster {
 
   /** Of the server's data. */
   get data(): string {
-    return join(this.#folder, 'data')
+    return join(this.#folders.data, 'data')
   }
 
   /** @throws Error with what initdb said. */
   static async create(options: ClusterOptions): Promise<Cluster> {
-    const cluster = await Cluster.#empty(options.package)
+    const cluster = await Cluster.#empty(options.package, options.inMemory)
     try {
       await cluster.#initialise(options)
       return cluster
@@ -53,7 +61,7 @@ export class Cluster {
    * @throws Error with what cp said.
    */
   async copy(): Promise<Cluster> {
-    const copy = await Cluster.#empty(this.#package)
+    const copy = await Cluster.#empty(this.#package, this.#folders.data !== this.#folders.home)
     try {
       const child = spawn('cp', ['-Rp', this.data, copy.data], { stdio: ['ignore', 'ignore', 'pipe'] })
       await succeeded('cp', child)
@@ -72,22 +80,26 @@ export class Cluster {
 
   /** Deletes it. The server must have ended. */
   async remove(): Promise<void> {
-    await rm(this.#folder, { recursive: true, force: true })
+    await removeAll(this.#folders)
   }
 
-  static async #empty(npmPackage: string): Promise<Cluster> {
+  static async #empty(npmPackage: string, inMemory = false): Promise<Cluster> {
     const user = await serverUser()
-    const folder = await temporaryFolder('sluice-postgres-', user)
+    const home = await temporaryFolder(PREFIX, user)
+    const folders = { home, data: home }
     try {
-      return new Cluster(folder, npmPackage, user, await programsFor(npmPackage, user, folder))
+      // The programs, which may have to be copied, need a folder from which they may be run: that in memory may be none.
+      const programs = await programsFor(npmPackage, user, home)
+      if (inMemory) folders.data = (await memoryFolder(PREFIX, user)) ?? home
+      return new Cluster(folders, npmPackage, user, programs)
     } catch (error) {
-      await rm(folder, { recursive: true, force: true })
+      await removeAll(folders)
       throw error
     }
   }
 
   async #initialise({ password, initdb = [] }: ClusterOptions): Promise<void> {
-    const passwordFile = join(this.#folder, 'password')
+    const passwordFile = join(this.#folders.home, 'password')
     await writeFile(passwordFile, password, { mode: 0o600 })
     const { uid, gid } = this.#user
     if (uid !== undefined && gid !== undefined) await chown(passwordFile, uid, gid)
@@ -101,8 +113,14 @@ export class Cluster {
     // Its messages in English, whatever the machine speaks. Versions before 16 must be able to enter the folder that
     // they are started in.
     const env = { ...process.env, LC_ALL: 'C' }
-    return spawn(program, args, { ...this.#user, env, cwd: this.#folder, stdio: ['ignore', 'ignore', 'pipe'] })
+    return spawn(program, args, { ...this.#user, env, cwd: this.#folders.home, stdio: ['ignore', 'ignore', 'pipe'] })
   }
+}
+
+const PREFIX = 'sluice-postgres-'
+
+async function removeAll(folders: Folders): Promise<void> {
+  for (const folder of Object.values(folders)) await rm(folder, { recursive: true, force: true })
 }
 
 /** @throws Error with what the program said, if it failed. */

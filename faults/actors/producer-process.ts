@@ -4,6 +4,8 @@
  */
 import { once } from 'node:events'
 import { createSluice } from '../../src/index.ts'
+import { instrument } from '../../src/otel.ts'
+import { startFlakySdk } from './flaky-sdk.ts'
 import { ProducerLane } from './producer-lane.ts'
 
 /** What a producer does. */
@@ -40,6 +42,8 @@ export interface Load {
   readonly enqueueTimeoutMs?: number
   /** Appends events to a stream, each of which is a message for each group. They have no delays and no dedupe keys. */
   readonly appends?: boolean
+  /** Its Sluice has an SDK of OpenTelemetry that throws and is slow, and the books have the traces of messages. */
+  readonly traced?: boolean
   /** Goes on without a message whose enqueue fails, and commits what it belongs to. */
   readonly swallows?: boolean
   /** Each message commits before the row that it belongs to, as without an outbox. */
@@ -58,7 +62,8 @@ process.on('message', (next: ProducerOrder) => {
 })
 
 const { setup } = order
-const sluice = createSluice({ connection: setup.url })
+const sluice = createSluice({ connection: setup.url, ...(setup.load.traced && { log: false }) })
+if (setup.load.traced) instrument(sluice, startFlakySdk())
 const lanes = Array.from({ length: setup.load.lanes }, (_, at) => new ProducerLane(setup, at, sluice))
 const running = lanes.map((lane) => lane.run(stopping.signal))
 process.send?.({ kind: 'flowing' } satisfies ProducerNews)

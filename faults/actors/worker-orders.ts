@@ -19,6 +19,8 @@ export interface WorkerSetup {
   readonly effects?: 'in its transaction' | 'elsewhere' | undefined
   /** How long a handler takes, in milliseconds. @default no time */
   readonly lingerMs?: number | undefined
+  /** Its Sluice has an SDK of OpenTelemetry that throws and is slow. */
+  readonly flakySdk?: boolean | undefined
   /** What its handlers need not wait for. */
   readonly going: readonly Go[]
 }

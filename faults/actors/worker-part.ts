@@ -1,8 +1,11 @@
 import { once } from 'node:events'
 import { createSluice, type Sluice, type SluiceEvent } from '../../src/index.ts'
+import { instrument } from '../../src/otel.ts'
+import { block } from './block.ts'
+import { startFlakySdk } from './flaky-sdk.ts'
 import { HeldHandlers } from './held-handlers.ts'
 import { LedgerWriter } from './ledger-writer.ts'
-import { block, LoadHandlers } from './load-handlers.ts'
+import { LoadHandlers } from './load-handlers.ts'
 import { stepDate } from './step-date.ts'
 import type { WorkerNews, WorkerOrder, WorkerSetup } from './worker-orders.ts'
 
@@ -35,6 +38,7 @@ export async function playWorker(others: (order: WorkerOrder) => void = () => un
     pollInterval: setup.pollIntervalMs,
     maintenanceInterval: setup.maintenanceIntervalMs,
   })
+  if (setup.flakySdk) instrument(sluice, startFlakySdk())
   process.on('message', (next: WorkerOrder) => {
     if (next.kind === 'signal') handlers.dieAt(next.at, next.signal)
     if (next.kind === 'go') held.go(next.going)

@@ -21,6 +21,9 @@ export type Verdict =
   | 'while paused'
   | 'broken off'
   | 'wrong exit'
+  | 'miscounted'
+  | 'audit wrong'
+  | 'trace lost'
   | 'leak'
 
 /** What the load and the faults entitle the auditor to. */
@@ -46,6 +49,24 @@ export interface Check {
   /** What it finds between two faults is found at the end as well: nothing that follows puts it right. */
   readonly lasts?: true
 }
+
+/** For each worker, how many successes its activity has, how many there are, and how many of these it must have. */
+const ACTIVITY = `
+WITH worker AS (
+  SELECT w.name, counted.successes AS counted, effect.*
+  FROM (
+    SELECT w.name, array_agg(w.id) AS ids, min(w.killed_at) AS killed_at, max(w.loses) AS loses FROM ledger.worker w GROUP BY w.name
+  ) w
+  CROSS JOIN LATERAL (
+    SELECT coalesce(sum((q.value ->> 'acked')::bigint), 0) AS successes
+    FROM sluice.worker_activity a CROSS JOIN LATERAL jsonb_each(a.queues) q WHERE a.worker_id = ANY (w.ids)
+  ) counted
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS effects,
+           count(*) FILTER (WHERE e.at < coalesce(w.killed_at, pg_catalog.clock_timestamp()) - w.loses) AS due
+    FROM ledger.effect e WHERE e.worker = w.name
+  ) effect
+)`
 
 export const CHECKS: readonly Check[] = [
   {
@@ -375,6 +396,47 @@ WHERE x.code = '3' AND again.attempt <> s.attempt`,
     sql: `
 SELECT format('%s, after %s signals: %s', x.worker, x.signals, x.code) AS found FROM ledger.exit x
 WHERE x.code <> ALL (CASE x.signals WHEN 0 THEN '{SIGKILL}' WHEN 1 THEN '{0}' ELSE '{0,3}' END::text[])`,
+  },
+  {
+    verdict: 'miscounted',
+    rule: 'the activity of a worker has no more successes than there are',
+    lasts: true,
+    sql: `
+${ACTIVITY}
+SELECT format('%s: %s of %s', w.name, w.counted, w.effects) AS found FROM worker w WHERE w.counted > w.effects`,
+  },
+  {
+    verdict: 'miscounted',
+    rule: 'the activity of a worker has all successes, but for those of the last time before now, or before it was killed',
+    sql: `
+${ACTIVITY}
+SELECT format('%s: %s of at least %s', w.name, w.counted, w.due) AS found FROM worker w WHERE w.counted < w.due`,
+  },
+  {
+    verdict: 'audit wrong',
+    rule: 'what an operator has done is in the audit as often as it was done, and nothing else is',
+    lasts: true,
+    sql: `
+WITH act AS (
+  SELECT a.action, coalesce(a.message_id, 0) AS message_id, count(*) AS times FROM ledger.act a GROUP BY 1, 2
+), noted AS (
+  SELECT a.action, coalesce(m.id, 0) AS message_id, count(*) AS times
+  FROM sluice.action a LEFT JOIN LATERAL unnest(a.message_ids) AS m (id) ON true
+  WHERE a.queue IN (SELECT queue FROM ledger.act)
+  GROUP BY 1, 2
+)
+SELECT format('%s of message %s: done %s times, noted %s times', action, message_id, coalesce(act.times, 0), coalesce(noted.times, 0)) AS found
+FROM act FULL JOIN noted USING (action, message_id)
+WHERE act.times IS DISTINCT FROM noted.times`,
+  },
+  {
+    verdict: 'trace lost',
+    rule: 'each attempt of a message is in the trace that its enqueue gave it',
+    lasts: true,
+    sql: `
+SELECT format('message %s, attempt %s: %s, enqueued in %s', q.message_id, s.attempt, coalesce(s.trace, 'none'), q.trace) AS found
+FROM ledger.enqueued q JOIN ledger.started s ON s.message_id = q.message_id
+WHERE q.trace IS NOT NULL AND s.trace IS DISTINCT FROM q.trace`,
   },
 ]
 

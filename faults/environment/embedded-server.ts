@@ -32,7 +32,12 @@ export class EmbeddedServer {
 
   /** Makes one, without starting it. */
   static async create(settings: ServerSettings = {}): Promise<EmbeddedServer> {
-    const cluster = await Cluster.create({ package: serverPackage(), password: PASSWORD, initdb: ['--wal-segsize=1'] })
+    const cluster = await Cluster.create({
+      package: serverPackage(),
+      password: PASSWORD,
+      initdb: ['--wal-segsize=1'],
+      inMemory: true,
+    })
     return new EmbeddedServer(cluster, await freePort(), settings)
   }
 

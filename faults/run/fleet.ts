@@ -77,14 +77,14 @@ export class Fleet {
 
   async startWorker(change: WorkerChange = {}): Promise<WorkerActor> {
     const { environment, queue, workers } = this.#options
-    const { edits = this.#options.edits, mode = this.#nextMode(), ...changed } = change
+    const { edits = this.#edits, mode = this.#nextMode(), ...changed } = change
     this.#begun += 1
     const name = `worker ${this.#begun}`
     const network = workers.network ? await TcpProxy.start(environment.url) : undefined
     const actor = this.#workerActor(name, edits)
     const worker = { actor, network, mode }
     this.#all.push(worker)
-    const { pipeline, pollIntervalMs, maintenanceIntervalMs, wholeBatches, effects, lingerMs } = workers
+    const { pipeline, pollIntervalMs, maintenanceIntervalMs, wholeBatches, effects, lingerMs, flakySdk } = workers
     const setup: WorkerSetup = {
       name,
       url: network?.url ?? environment.url,
@@ -98,6 +98,7 @@ export class Fleet {
       wholeBatches,
       effects,
       lingerMs,
+      flakySdk,
       going: this.#going,
       groups: mode === 'stream' ? GROUPS : undefined,
       ...changed,
@@ -106,6 +107,11 @@ export class Fleet {
     if (workers.kept) void actor.ended.then(() => this.#keep(worker, change))
     await actor.told('consuming', 'consume')
     return worker
+  }
+
+  get #edits(): readonly Edit[] | undefined {
+    const { edits, workers } = this.#options
+    return workers.edits === undefined ? edits : [...workers.edits, ...(edits ?? [])]
   }
 
   #workerActor(name: string, edits: readonly Edit[] | undefined): Actor<WorkerOrder, WorkerNews> {

@@ -30,7 +30,7 @@ const SETTINGS = { max_connections: 300, fsync: 'off', full_page_writes: 'off' }
 /** Runs the matrix, prints it, and sets the exit code: 1 if anything was found, or a twin was not caught. */
 export async function runFaults(options: FaultsOptions): Promise<void> {
   const seed = options.seed ?? randomInt(1_000_000)
-  const server = await findServer({ settings: SETTINGS, package: serverPackage() })
+  const server = await findServer({ settings: SETTINGS, package: serverPackage(), inMemory: true })
   const interrupted = onInterrupt()
   console.error(`seed ${seed}`)
   try {

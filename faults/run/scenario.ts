@@ -1,7 +1,7 @@
 import type { LeasedPipelineOptions, PipelineOptions } from '../../src/index.ts'
 import type { Load } from '../actors/producer-process.ts'
 import type { WorkerSetup } from '../actors/worker-orders.ts'
-import type { Twin } from '../twins/twins.ts'
+import type { Edit, Twin } from '../twins/twins.ts'
 import type { Environment } from './environment.ts'
 import type { ModeName } from './modes.ts'
 import type { Stage } from './stage.ts'
@@ -84,10 +84,12 @@ export const OF_QUEUES: Inapplicable = {
 /** What the fleet of a scenario is like. */
 export interface WorkerOptions
   extends Partial<
-    Pick<WorkerSetup, 'pollIntervalMs' | 'maintenanceIntervalMs' | 'wholeBatches' | 'effects' | 'lingerMs'>
+    Pick<WorkerSetup, 'pollIntervalMs' | 'maintenanceIntervalMs' | 'wholeBatches' | 'effects' | 'lingerMs' | 'flakySdk'>
   > {
   readonly pipeline?: Omit<PipelineOptions, 'mode'> & Omit<LeasedPipelineOptions, 'mode'>
   readonly count?: number
+  /** What is otherwise in the library of all workers, broken or not: times that no run can wait for. */
+  readonly edits?: readonly Edit[]
   /** What the processes run. @default a program that calls the library */
   readonly program?: 'sluice work'
   /** Half of the workers, or nearly, have the other mode. */

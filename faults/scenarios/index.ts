@@ -1,4 +1,5 @@
 import type { Scenario } from '../run/scenario.ts'
+import { activity } from './activity.ts'
 import { bothModes } from './both-modes.ts'
 import { burst } from './burst.ts'
 import { cancelUnanswered } from './cancel-unanswered.ts'
@@ -23,6 +24,7 @@ import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, ne
 import { noFault } from './no-fault.ts'
 import { notifyQueueFull } from './notify-queue-full.ts'
 import { lateAppends, snapshots } from './open-transactions.ts'
+import { operators } from './operators.ts'
 import { partitionStops } from './partition-stops.ts'
 import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
@@ -40,6 +42,7 @@ import { lateSettlement, settlementUnanswered } from './settlement.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
+import { telemetry } from './telemetry.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
 import { workProcesses } from './work-processes.ts'
@@ -109,6 +112,9 @@ export const SCENARIOS: readonly Scenario[] = [
   rescueAndSettle,
   bothModes,
   maintenance,
+  activity,
+  operators,
+  telemetry,
   relayKill,
   relayLostConfirms,
   relayBrokerKill,

@@ -88,7 +88,7 @@ BEGIN
     sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
-    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.require_settled,
+    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.is_locked, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
     sluice_private.remove_locked, sluice_private.dead_letter_locked, sluice_private.bury_row, sluice_private.rows_of,
     sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
@@ -98,7 +98,7 @@ BEGIN
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
     TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
-    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments,
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice_private.note_backlogs, sluice.keep_segments,
     sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;
@@ -107,7 +107,7 @@ BEGIN
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
-  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error, failures) ON sluice.group_progress TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.stable_ends, sluice_private.stream_head, sluice_private.queue_events,
     sluice_private.dead_letter_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
@@ -118,9 +118,10 @@ BEGIN
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
-    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
+    sluice.held_keys
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity, sluice.backlog_sample TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
     TO sluice_reader, sluice_operator, sluice_admin;
@@ -136,8 +137,9 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.explain, sluice.explain_queue, sluice.explain_event, sluice.explain_schedule,
     sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
     sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
-    sluice_private.session_words, sluice_private.span_words, sluice_private.ms_words, sluice_private.quoted
-    TO sluice_reader, sluice_operator, sluice_admin;
+    sluice_private.session_words, sluice_private.end_of_session, sluice_private.blocker_of,
+    sluice_private.why_table_locked, sluice_private.say, sluice_private.span_words, sluice_private.ms_words,
+    sluice_private.quoted TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
   -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
@@ -149,7 +151,7 @@ BEGIN
     sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.move_messages, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
     sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 

@@ -20,7 +20,7 @@ export interface ClaimAnswer {
   readonly full: boolean
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
-  /** It read as many rows as one claim may, and did not reach the end of the held ones: claim again now. */
+  /** It did not come to all that it may take: it read as many rows as one claim may, or missed some. Claim again now. */
   readonly partial: boolean
   /** The floors were learned from another server: the claim counts as having taken nothing. */
   readonly void: boolean

@@ -124,15 +124,20 @@ export class Claimer {
       if (other !== undefined && endsTransaction(other)) return other
       partial ||= other?.partial ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
-      if (waitMs > 0) return { ...first, partial, nextDueMs: waitMs }
+      if (waitMs > 0) return this.#nothing(first, partial, waitMs)
       scan = await this.#scanQueue(connection, undefined)
     }
-    if (!scan.ready) return { ...first, partial, nextDueMs: scan.nextDueMs }
+    if (!scan.ready) return this.#nothing(first, partial, scan.nextDueMs)
     const swept = await this.#sweepFrom(connection, terms)
     if (swept !== undefined && endsTransaction(swept)) return swept
     // Usually others have them. But a slot without its row is never claimed, and rows can be lost.
     this.#knownSlots.clear()
-    return { ...first, partial: partial || swept?.partial === true, nextDueMs: scan.nextDueMs }
+    return this.#nothing(first, partial || swept?.partial === true, scan.nextDueMs)
+  }
+
+  #nothing(first: ClaimAnswer, partial: boolean, nextDueMs: number | null): ClaimAnswer {
+    const { againMs } = this.#claims.floors.leftOut
+    return { ...first, partial, nextDueMs: againMs === null ? nextDueMs : Math.min(againMs, nextDueMs ?? againMs) }
   }
 
   /** The answer to a sent claim is not taken: its rows are free again. */

@@ -79,10 +79,12 @@ export class FlooredClaims {
     const answer = { kind, nowUs, transaction, sentAtMs, answeredAtMs: this.#clock.atMs, evidence, nextDueMs: null }
     if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, partial: true, void: true }
     const full = rows.length >= most
+    let again = false
     if (isOrdered(taken)) {
+      again = this.floors.leftOut.learn(taken.missed, rows.length)
       if (lowered === this.floors.lowered) this.floors.observed(taken)
     } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
-    return { ...answer, rows, full, partial: mayHaveMore(taken, anyHeld), void: false }
+    return { ...answer, rows, full, partial: again || mayHaveMore(taken, anyHeld), void: false }
   }
 
   /** Rows that were claimed and not settled: they are free again. */
@@ -109,7 +111,7 @@ export class FlooredClaims {
     if (!this.floors.anyHeld) return claimFreeSlots(execute, queue, this.floors.slots(bottom), limit, lease)
     // The next claim begins behind those that this one takes from. A slot that it takes only a part of comes first then.
     const slots = this.floors.slots(bottom, lease && Math.max(1, Math.floor(limit / KEYS_PER_SLOT)))
-    return claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
+    return claimSlots(execute, queue, slots, limit, this.floors.passed(), lease, this.floors.leftOut.keys)
   }
 
   #limitOf({ most = this.#most }: ClaimRequest): number {

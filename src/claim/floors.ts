@@ -2,6 +2,7 @@ import type { ClaimedRow, PriorityFloor } from '../table/claim/claim.ts'
 import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import type { ClaimSnapshot } from '../table/claim/claim-snapshot.ts'
 import type { PassedStretch, SlotWalk } from '../table/claim/slot-walk.ts'
+import { LeftOut } from './left-out.ts'
 import { PassedRows } from './passed-rows.ts'
 
 /** A position in a priority's order of messages: due time, then id. */
@@ -36,6 +37,8 @@ const KEEP_SLOTS_MS = 60_000
  * The technique is that of transferwise/tw-tkms ("earliest visible message").
  */
 export class Floors {
+  /** Keys that claims leave out for a moment. */
+  readonly leftOut: LeftOut
   readonly #priorities = new Map<number, Position>([[DEFAULT_PRIORITY, BOTTOM]])
   readonly #slots = new Map<number, SlotFloor>()
   readonly #slotSeenAt = new Map<number, number>()
@@ -53,6 +56,7 @@ export class Floors {
   constructor(now: () => number = () => performance.now(), turn = 0) {
     this.#now = now
     this.#turn = turn
+    this.leftOut = new LeftOut(now)
   }
 
   /** Counts how often floors went down: a claim sent before one of these says nothing about the rows given back. */
@@ -141,11 +145,12 @@ export class Floors {
   }
 
   /** Notes where the live rows of slots begin, see {@link SlotFloor}, and which of them no claim can take. */
-  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks' | 'anyHeld'>): void {
+  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks' | 'anyHeld' | 'missed'>): void {
     for (const [slot, held] of claim.anyHeld) {
       if (held) this.#heldSlots.add(slot)
       else this.#heldSlots.delete(slot)
     }
+    for (const { slot } of claim.missed) this.#heldSlots.add(slot)
     if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)

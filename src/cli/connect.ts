@@ -6,7 +6,6 @@ import type { Operate } from '../operate/operate.ts'
 import { createSluice, type Sluice } from '../sluice.ts'
 import { byFlags } from './by-flags.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
-import { note } from './output.ts'
 import { whoever } from './whoever.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
@@ -75,43 +74,6 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
     if (!isSluiceError(error, 'UNREACHABLE')) throw byFlags(command, error)
     throw unreachable(connectionString, options, error)
   }
-}
-
-/**
- * A hint, with a space before it, for a queue that does not exist: the name that may have been meant. Empty if the
- * queue exists, or if the login may not read all views.
- */
-export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
-  if (queue === undefined) return ''
-  const read = async () => {
-    // The queue of a group has no messages before one of its events has failed.
-    const groups = queue.includes(':') ? await operate.groups.list() : []
-    const names = [...(await operate.queues.names()), ...groups.map((group) => group.queue)]
-    return [names, await operate.queues.settings.list()] as const
-  }
-  const known = await read().catch((error: unknown) => {
-    if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
-  })
-  if (known === undefined) return ''
-  const [names, settings] = known
-  if (names.includes(queue) || settings.some((one) => one.queue === queue)) return ''
-  const others = [...names, ...settings.map((one) => one.queue)].filter((name) => name !== queue)
-  const [meant] = nearest(queue, new Set(others))
-  return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`
-}
-
-/**
- * Notes on stderr that a queue neither exists nor has settings, before a command changes it. Silent if the login may not read
- * that.
- */
-export async function noteUnknown(operate: Operate, queue: string): Promise<void> {
-  const settings = await operate.queues.settings.get(queue).catch((error: unknown) => {
-    if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
-    return null
-  })
-  if (settings !== undefined) return
-  const hint = await didYouMean(operate, queue)
-  if (hint !== '') note(hint.trim())
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {

@@ -4,6 +4,7 @@ import { toMs } from '../basics/duration.ts'
 import { exactJson } from '../basics/exact-json.ts'
 import { integerWithin } from '../basics/options.ts'
 import { isSluiceError } from '../errors.ts'
+import { type MessageState, QUEUED_STATES } from '../message.ts'
 import { checkQueueName } from '../queues.ts'
 import { checkStreamName } from '../streams.ts'
 
@@ -49,6 +50,12 @@ export const parse = {
       if (!isSluiceError(error)) throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'.')
       throw new InvalidArgumentError(`${error.message}.`)
     }
+  },
+  queuedState: (text: string): Exclude<MessageState, 'dead'> => {
+    const state = QUEUED_STATES.find((known) => known === text)
+    if (state !== undefined) return state
+    const elsewhere = text === 'dead' ? ' For dead letters: sluice dead list' : ''
+    throw new InvalidArgumentError(`Expected one of ${QUEUED_STATES.join(', ')}.${elsewhere}`)
   },
   /** The id of a message, or a stream and a position: see `messageId`. */
   id: (text: string): string => {

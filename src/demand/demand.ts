@@ -54,6 +54,11 @@ export class Demand implements Waiter, RunnerDemand {
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 
+  /** Each runner has at most one round, which has at most one connection. */
+  get connections(): number {
+    return this.#runners.wanted
+  }
+
   get draining(): AbortSignal {
     return this.#drain.signal
   }

@@ -41,6 +41,10 @@ export class Runners {
     this.#wanted = wanted
   }
 
+  get wanted(): number {
+    return this.#wanted
+  }
+
   /** How many more there are than are wanted. Below zero: how many are missing. */
   get surplus(): number {
     return this.#staying - this.#wanted

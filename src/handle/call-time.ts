@@ -1,3 +1,5 @@
+import { guardedSignal } from './guarded-signal.ts'
+
 /** One handler's part of a batch's time. */
 export class CallTime {
   readonly startedAtMs = performance.now()
@@ -7,8 +9,7 @@ export class CallTime {
 
   /** Made when it is first asked for: most handlers never do. */
   get signal(): AbortSignal {
-    this.#controller ??= new AbortController()
-    return this.#controller.signal
+    return this.#control.signal
   }
 
   get tookMs(): number {
@@ -31,7 +32,13 @@ export class CallTime {
   }
 
   abort(reason: unknown): void {
-    this.#controller ??= new AbortController()
-    this.#controller.abort(reason)
+    this.#control.abort(reason)
+  }
+
+  get #control(): AbortController {
+    if (this.#controller !== undefined) return this.#controller
+    this.#controller = new AbortController()
+    guardedSignal(this.#controller.signal)
+    return this.#controller
   }
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { connectionOf } from '../basics/connection-of.ts'
-import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { hasSqlState, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE } from '../basics/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 import {
   type BlockingSession,
@@ -8,8 +8,16 @@ import {
   readVersionsInUse,
   type VersionInUse,
 } from '../table/deployment.ts'
-import { assertServed, type InstalledSchema, readRights, readSchema, SCHEMA_VERSION } from '../table/schema.ts'
+import {
+  assertServed,
+  BOUND_LOCKS,
+  type InstalledSchema,
+  readRights,
+  readSchema,
+  SCHEMA_VERSION,
+} from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
+import { blockersOfSchema } from './blockers-of-schema.ts'
 import { grantFor } from './grant-for.ts'
 import { MIGRATIONS } from './sql-files.ts'
 
@@ -27,14 +35,15 @@ export interface MigrationCheck {
   readonly pending: readonly string[]
   /** Why `migrate` would fail, and what to do. Null: nothing is known. */
   readonly problem: string | null
-  /** Sessions that a pending migration would wait for. Empty if nothing is pending. */
+  /** Sessions that keep a migration, or this check, waiting. */
   readonly blockedBy: readonly BlockingSession[]
-  /** What the living workers run, and have in flight. Null: the login may not read that. */
+  /** What the living workers run, and have in flight. Null: the login may not read that, or a session in `blockedBy` keeps it. */
   readonly versions: readonly VersionInUse[] | null
 }
 
 /**
- * Says what `migrate` would do, whether it would succeed, and who would keep it waiting. Reads only: it takes no lock on a table.
+ * Says what `migrate` would do, whether it would succeed, and who would keep it waiting. It changes nothing, locks no table, and waits at
+ * most a second for a lock. Where there is no schema, it tries for that long to create one, and rolls back.
  *
  * @param connection a connection string, or what `pg` takes
  * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_UNRELEASED
@@ -47,17 +56,34 @@ export async function checkMigration(connection: string | pg.ClientConfig): Prom
   const { closeClient, executeOn, openClient } = await import('../connection/open-client.ts')
   const client = await openClient(config)
   try {
-    return await check(executeOn(client))
+    const execute = executeOn(client)
+    return await check(execute, {
+      versions: () => versionsInUse(client, execute),
+      creators: () => blockersOfSchema(config, execute),
+    })
   } finally {
     await closeClient(client)
   }
 }
 
-async function check(execute: Execute): Promise<MigrationCheck> {
+interface Waiting {
+  readonly versions: () => Promise<MigrationCheck['versions'] | 'locked'>
+  readonly creators: () => Promise<readonly number[]>
+}
+
+async function check(execute: Execute, waiting: Waiting): Promise<MigrationCheck> {
   const schema = await readSchema(execute)
   const pending = MIGRATIONS.slice(schema?.version ?? 0).map(({ name }) => name)
   const problem = await problemOf(execute, schema, pending.length > 0)
-  const blockedBy = pending.length > 0 ? await readBlockingSessions(execute) : []
+  const versions = schema === undefined ? [] : await waiting.versions()
+  const blocking = {
+    lockedForMs: pending.length > 0 ? LOCKED_FOR_MS : null,
+    exclusively: versions === 'locked',
+    pids: [],
+  }
+  const found = await readBlockingSessions(execute, blocking)
+  const tries = schema === undefined && problem === null && found.length === 0
+  const blockedBy = tries ? await readBlockingSessions(execute, { ...blocking, pids: await waiting.creators() }) : found
   return {
     ready: problem === null && blockedBy.length === 0,
     version: schema?.version ?? null,
@@ -65,9 +91,13 @@ async function check(execute: Execute): Promise<MigrationCheck> {
     pending,
     problem,
     blockedBy,
-    versions: schema === undefined ? [] : await versionsInUse(execute),
+    versions: versions === 'locked' ? null : versions,
   }
 }
+
+/** The first attempt of a migration waits for so long. */
+const LOCKED_FOR_MS = 5_000
+const LOCK_WAIT_MS = 1_000
 
 async function problemOf(
   execute: Execute,
@@ -89,9 +119,17 @@ function refusalOf(schema: InstalledSchema): string | null {
   }
 }
 
-async function versionsInUse(execute: Execute): Promise<readonly VersionInUse[] | null> {
-  return readVersionsInUse(execute).catch((error: unknown) => {
+/** In a transaction, for a limit that a pooler gives nobody else. */
+async function versionsInUse(client: pg.ClientBase, execute: Execute): Promise<MigrationCheck['versions'] | 'locked'> {
+  await client.query('BEGIN READ ONLY')
+  try {
+    await execute(BOUND_LOCKS, [`${LOCK_WAIT_MS}ms`])
+    return await readVersionsInUse(execute)
+  } catch (error) {
     if (hasSqlState(error, INSUFFICIENT_PRIVILEGE)) return null
+    if (hasSqlState(error, LOCK_NOT_AVAILABLE)) return 'locked'
     throw error
-  })
+  } finally {
+    await client.query('ROLLBACK')
+  }
 }

@@ -4,6 +4,7 @@ import { storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { type AuditPage, readAudit, readAuditKeep, setAuditKeep } from '../table/operate/audit.ts'
+import type { Execute } from '../table/statement.ts'
 import type { Operations } from './operations.ts'
 import { cursorByTime, instant, limit, oneOf, type Reader, readFields, text } from './options.ts'
 
@@ -19,6 +20,7 @@ const ACTIONS = [
   'queue.pause',
   'queue.resume',
   'queue.clear',
+  'queue.move',
   'dead.redrive',
   'dead.delete',
   'claim.renew',
@@ -86,7 +88,8 @@ export class Audit<Definitions extends QueueDefinitions | undefined = undefined>
   async list(options: AuditOptions<QueueName<Definitions>> = {}): Promise<AuditPage> {
     const readers = { queue: this.#operations.queueOrNull, ...FILTER }
     const search = readFields('audit.list', options, readers, "As in audit.list({ queue: 'emails' })")
-    return this.#operations.read((execute) => readAudit(execute, search, search))
+    const read = (execute: Execute) => readAudit(execute, search, search)
+    return search.id === null ? this.#operations.read(read) : this.#operations.count(read)
   }
 
   /**

@@ -9,7 +9,9 @@ import {
   type DeadLetterMatch,
   type DeadLetterPage,
   type DeadLetterSummary,
+  type ListedDeadLetter,
   listDeadLetters,
+  listWithoutPayloads,
   readDeadLetter,
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
@@ -71,9 +73,21 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
   async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
-    const readers = { ...this.#filter, limit: limit(50), after: cursorByTime(EARLIEST_US) }
-    const search = readFields('deadLetters.list', options, readers, "As in deadLetters.list({ queue: 'emails' })")
+    const search = this.#search('deadLetters.list', options)
     const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
+    return { deadLetters, next: next && `${next.us}.${next.id}` }
+  }
+
+  /**
+   * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async listWithoutPayloads(
+    options: DeadLettersOptions<QueueName<Definitions>> = {},
+  ): Promise<DeadLetterPage<ListedDeadLetter>> {
+    const search = this.#search('deadLetters.listWithoutPayloads', options)
+    const { deadLetters, next } = await this.#operations.read((execute) => listWithoutPayloads(execute, search, search))
     return { deadLetters, next: next && `${next.us}.${next.id}` }
   }
 
@@ -130,6 +144,11 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   get #filter() {
     return { queue: this.#operations.queueOrNull, ...FILTER }
+  }
+
+  #search(what: string, options: DeadLettersOptions) {
+    const readers = { ...this.#filter, limit: limit(50), after: cursorByTime(EARLIEST_US) }
+    return readFields(what, options, readers, `As in ${what}({ queue: 'emails' })`)
   }
 
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {

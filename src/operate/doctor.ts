@@ -81,8 +81,9 @@ function withNearest(finding: Finding, consumed: readonly string[]): Finding {
   return meant === undefined ? finding : { ...finding, finding: `${finding.finding}; workers consume "${meant}"` }
 }
 
-function isUnconsumed({ check }: Finding): boolean {
-  return check === 'queues.no_worker'
+/** Not the line that says how many more there are. */
+function isUnconsumed({ check, subject }: Finding): boolean {
+  return check === 'queues.no_worker' && subject.startsWith('queue ')
 }
 
 const POOLER: Finding = {

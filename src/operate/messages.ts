@@ -20,8 +20,13 @@ import {
 } from '../table/operate/change-message.ts'
 import { type Explanation, explainMessage } from '../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
-import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
-import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import { type MessagePage, readListedMessages, readMessagePage } from '../table/operate/message-pages.ts'
+import {
+  type ListedMessage,
+  type MessageStatus,
+  peekMessages,
+  readMessageStatus,
+} from '../table/operate/message-status.ts'
 import type { Execute } from '../table/statement.ts'
 import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
 import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
@@ -48,9 +53,18 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
   async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
-    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
-    const search = readFields('messages.list', options, readers, "As in messages.list({ queue: 'emails' })")
+    const search = this.#search('messages.list', options)
     return this.#operations.read((execute) => readMessagePage(execute, search, search))
+  }
+
+  /**
+   * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async listWithoutPayloads(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
+    const search = this.#search('messages.listWithoutPayloads', options)
+    return this.#operations.read((execute) => readListedMessages(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
@@ -206,6 +220,11 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
     const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
     checkOptions('messages.freeKey', options)
     return this.#operations.change((execute) => freeKey(execute, name, key), options.tx)
+  }
+
+  #search(what: string, options: MessagesOptions) {
+    const readers = { queue: this.#operations.queue, ...MESSAGES_FILTER }
+    return readFields(what, options, readers, `As in ${what}({ queue: 'emails' })`)
   }
 
   #address(what: string, queue: unknown, which: WhichMessage, options: unknown): readonly [string, MessageAddress] {

@@ -9,7 +9,7 @@ export interface DatabaseMetrics {
 }
 
 export async function readMetrics(operations: Operations): Promise<DatabaseMetrics> {
-  const queues = await operations.read(readBacklogs)
+  const queues = await operations.read((execute) => readBacklogs(execute, null))
   const groups = await operations.count((execute) => readGroups(execute, null))
   return { queues, groups }
 }

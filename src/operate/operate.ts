@@ -1,5 +1,5 @@
 import type { ClaimStore } from '../pull/claim-store.ts'
-import type { QueueDefinitions } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { type MaintenanceResult, maintain } from '../services/maintain.ts'
 import type { KnownNames, StreamDefinitions, WithGroupQueues } from '../streams.ts'
 import { beginPass } from '../table/maintain/tasks.ts'
@@ -14,8 +14,10 @@ import { History } from './history.ts'
 import { Messages } from './messages.ts'
 import { type DatabaseMetrics, readMetrics } from './metrics.ts'
 import type { Operations } from './operations.ts'
+import { readFields } from './options.ts'
 import { Queues } from './queues.ts'
 import { type ScheduleRules, Schedules } from './schedules.ts'
+import { readStatus, type Status } from './status/status.ts'
 import { Streams } from './streams.ts'
 import { Workers } from './workers.ts'
 
@@ -83,6 +85,25 @@ export class Operate<
   by(name: string): Operate<Definitions, Defined> {
     const actor = actorName(name, 'operate.by')
     return new Operate(this.#rules, this.#operations.by(actor), this.#claims.by(actor))
+  }
+
+  /**
+   * Reads all that `sluice status` shows: queues, workers, settings, limits, schedules, streams and groups, and what needs
+   * attention. The counts are exact: about 0.4 s for a million messages and dead letters.
+   *
+   * @param options.queue only this queue, and its workers; `stream:group` for a group. @default all
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example
+   * const { attention } = await sluice.operate.status()
+   * for (const { severity, subject, text } of attention) if (severity === 'wrong') alarm(`${subject}: ${text}`)
+   */
+  async status(
+    options: { readonly queue?: QueueName<WithGroupQueues<Definitions, Defined>> | undefined } = {},
+  ): Promise<Status> {
+    const readers = { queue: this.#operations.queueOrNull }
+    const { queue } = readFields('operate.status', options, readers, "As in operate.status({ queue: 'emails' })")
+    return this.#operations.count((execute) => readStatus(execute, queue))
   }
 
   /** Reads the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */

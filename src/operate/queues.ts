@@ -1,16 +1,20 @@
 import { type Duration, toMsWithin } from '../basics/duration.ts'
-import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { expected } from '../errors.ts'
+import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
 import { type QueueActivity, readActivity } from '../table/operate/activity.ts'
+import { type BacklogSample, readBacklogHistory } from '../table/operate/backlog-history.ts'
+import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
+import { addMoved, type Moved, moveSome } from '../table/operate/move-messages.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
 import type { Execute } from '../table/statement.ts'
-import { type ClearFilter, readClearFilter } from './clear-filter.ts'
 import type { Operations } from './operations.ts'
 import { flag, type Reader, readFields } from './options.ts'
 import { CHANGE, PAUSE, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
+import { readWaitingFilter, type WaitingFilter } from './waiting-filter.ts'
 
 /** What `operate.queues.freeKeys` does. */
 export interface FreeKeysOptions {
@@ -57,6 +61,20 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
+   * Counts what each queue has to do, up to 10,000 messages and dead letters of each, by name. It costs a few milliseconds per
+   * queue, however many messages there are: {@link list} counts all, and tells their states apart.
+   *
+   * @param options.queue only this queue; the list is empty if the queue is.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const busy = (await sluice.operate.queues.backlogs()).filter(({ due }) => due === 10_000)
+   */
+  async backlogs(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueBacklog[]> {
+    const queue = this.#only('queues.backlogs', options)
+    return this.#operations.read((execute) => readBacklogs(execute, queue))
+  }
+
+  /**
    * Lists the names of all queues that have messages, dead letters or workers. It counts nothing.
    *
    * @throws SluiceError as {@link Operate}
@@ -97,6 +115,24 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
+   * What each queue had to do in the last hours, and each group had to read. A pass of maintenance writes it down, which is every five
+   * minutes by default.
+   *
+   * @param options.queue only this queue; `stream:group` for a group. @default all that had something
+   * @param options.since how far back, 1 minute to 2 days. @default '1h'
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const samples = await sluice.operate.queues.backlogHistory({ queue: 'emails', since: '6h' })
+   */
+  async backlogHistory(
+    options: { readonly queue?: QueueName<Definitions>; readonly since?: Duration } = {},
+  ): Promise<readonly BacklogSample[]> {
+    const readers = { queue: this.#operations.queueOrNull, since: period('1h') }
+    const { queue, since } = readFields('queues.backlogHistory', options, readers)
+    return this.#operations.read((execute) => readBacklogHistory(execute, queue, since))
+  }
+
+  /**
    * Explains why nothing moves in a queue, or says what moves: the main reason and the others. It looks at the first
    * messages of each priority, ordering slot and tenant, and counts no backlog.
    *
@@ -116,7 +152,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @param options.reason why, for others to see.
    * @param options.by who. @default the database user
    * @param options.tx your open transaction. @default one of its own
-   * @returns false if it was paused already: since then, with the new `by` and `reason`.
+   * @returns false if it was paused already: it stays so since then. A new `reason`, with its `by`, replaces the old one.
    * @throws SluiceError as {@link Operate}
    *
    * @example await sluice.operate.queues.pause('emails', { by: 'ada', reason: 'the mail provider is down' })
@@ -152,10 +188,40 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @example
    * const count = await sluice.operate.queues.clear('emails', { type: 'newsletter', dryRun: true })
    */
-  async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
+  async clear(queue: QueueName<Definitions>, filter: WaitingFilter = {}): Promise<number> {
     const name = this.#operations.queue(queue)
-    const match = readClearFilter(filter)
+    const match = readWaitingFilter('queues.clear', filter, "As in queues.clear('emails', { type: 'order.paid' })")
     return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
+  }
+
+  /**
+   * Moves the messages of a queue that are not in flight, or those that match every filter given, to another queue: after
+   * messages were enqueued under a wrong name. They keep their ids, attempts and times to live, and what is due becomes due
+   * now. It takes steps of at most 1,000, each in a transaction of its own: if one fails, the steps before it are done. Dead
+   * letters stay.
+   *
+   * @param options.dryRun only counts; what a session has locked or a key holds counts as `moved` then. @default false
+   * @returns how many it has moved, and how many it has left where they are, by reason.
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING
+   *
+   * @example const { moved, duplicates } = await sluice.operate.queues.move('ordres', 'orders')
+   */
+  async move(from: string, to: QueueName<Definitions>, filter: WaitingFilter = {}): Promise<Moved> {
+    // The code need not define a wrong name.
+    const [source, target] = [checkQueueName(from, undefined), this.#operations.queue(to)]
+    if (source === target) throw expected('OPTION_INVALID', 'queues.move.to', 'another queue', to)
+    const match = readWaitingFilter(
+      'queues.move',
+      filter,
+      "As in queues.move('ordres', 'orders', { type: 'order.paid' })",
+    )
+    let total: Moved = { moved: 0, inFlight: 0, held: 0, duplicates: 0 }
+    await this.#inSteps(async (execute, after) => {
+      const step = await moveSome(execute, source, target, after, match)
+      total = addMoved(total, step)
+      return { count: step.moved, next: step.next }
+    })
+    return total
   }
 
   /**

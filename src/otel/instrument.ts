@@ -1,4 +1,4 @@
-import { type MeterProvider, metrics, type TracerProvider, trace } from '@opentelemetry/api'
+import { type MeterProvider, metrics, type Tracer, type TracerProvider, trace } from '@opentelemetry/api'
 import { checkKeys } from '../basics/check-keys.ts'
 import { VERSION } from '../basics/version.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -6,8 +6,8 @@ import { internalsOf } from '../process/internals.ts'
 import type { Sluice } from '../sluice.ts'
 import type { Instrument, Send, Watch, WatchedCall } from '../telemetry/instrument.ts'
 import type { TraceContext } from '../telemetry/trace-context.ts'
-import { guarded } from './guarded.ts'
-import { HandlerSpan, type Join } from './handler-span.ts'
+import { Guard } from './guard.ts'
+import { HandlerSpans, type Join } from './handler-span.ts'
 import { Measurements } from './measurements.ts'
 import { sendInSpan } from './send-span.ts'
 
@@ -34,7 +34,7 @@ export interface InstrumentOptions {
  * @example const sluice = instrument(createSluice({ connection: process.env.DATABASE_URL ?? '' }))
  */
 export function instrument<Of extends Pick<Sluice, 'metrics'>>(sluice: Of, options: InstrumentOptions = {}): Of {
-  const { instruments } = internalsOf(sluice)
+  const { instruments, report } = internalsOf(sluice)
   checkKeys(
     'instrument',
     options,
@@ -44,55 +44,62 @@ export function instrument<Of extends Pick<Sluice, 'metrics'>>(sluice: Of, optio
   const { tracerProvider = trace, meterProvider = metrics, join = 'parent' } = options
   if (join !== 'parent' && join !== 'link')
     throw expected('OPTION_INVALID', 'instrument.join', "'parent' or 'link'", join)
+  checkProvider('tracerProvider', tracerProvider, 'getTracer')
+  checkProvider('meterProvider', meterProvider, 'getMeter')
   if (instruments.current !== undefined) {
     throw new SluiceError('OPTION_INVALID', 'instrument: expected a Sluice without instruments, received one with them')
   }
-  const measurements =
-    meterProvider === false
-      ? undefined
-      : new Measurements(meterProvider.getMeter('sluice', VERSION), () => sluice.metrics())
-  const spans = tracerProvider === false ? undefined : { tracer: tracerProvider.getTracer('sluice', VERSION), join }
-  instruments.current = new OpenTelemetry(spans, measurements)
+  const guard = new Guard(report)
+  const meter = meterProvider === false ? undefined : guard.try(() => meterProvider.getMeter('sluice', VERSION))
+  const measurements = meter && new Measurements(meter, () => sluice.metrics(), guard)
+  const tracer = tracerProvider === false ? undefined : guard.try(() => tracerProvider.getTracer('sluice', VERSION))
+  instruments.current = new OpenTelemetry(guard, tracer ?? undefined, join, measurements ?? undefined)
   return sluice
 }
 
-type Spans = { readonly tracer: ReturnType<TracerProvider['getTracer']>; readonly join: Join }
+/** @throws SluiceError OPTION_INVALID */
+function checkProvider(option: string, provider: object | false, method: string): void {
+  if (provider === false || typeof Reflect.get(Object(provider), method) === 'function') return
+  throw expected('OPTION_INVALID', `instrument.${option}`, `false or an object with the method ${method}`, provider)
+}
 
 class OpenTelemetry implements Instrument {
-  readonly #spans: Spans | undefined
+  readonly #guard: Guard
+  readonly #tracer: Tracer | undefined
+  readonly #spans: HandlerSpans | undefined
   readonly #measurements: Measurements | undefined
 
-  constructor(spans: Spans | undefined, measurements: Measurements | undefined) {
-    this.#spans = spans
+  constructor(guard: Guard, tracer: Tracer | undefined, join: Join, measurements: Measurements | undefined) {
+    this.#guard = guard
+    this.#tracer = tracer
+    this.#spans = tracer && new HandlerSpans(tracer, join, guard)
     this.#measurements = measurements
   }
 
   async send<T>(send: Send, run: (context: TraceContext | undefined) => Promise<T[]>): Promise<T[]> {
     const startedAtMs = performance.now()
-    const spans = this.#spans
-    const answers = await (spans === undefined ? run(undefined) : sendInSpan(spans.tracer, send, run))
-    guarded(() => this.#measurements?.sent(send.to, performance.now() - startedAtMs))
+    const tracer = this.#tracer
+    const answers = await (tracer === undefined ? run(undefined) : sendInSpan(tracer, this.#guard, send, run))
+    this.#measurements?.sent(send.to, performance.now() - startedAtMs)
     return answers
   }
 
   handle(call: WatchedCall): Watch {
-    const spans = this.#spans
-    const span = spans && guarded(() => new HandlerSpan(spans.tracer, call, spans.join))
-    return new HandlerWatch(call, span, this.#measurements)
+    return new HandlerWatch(call, this.#spans?.start(call), this.#measurements)
   }
 
   claimed(queue: string, claim: Parameters<Instrument['claimed']>[1]): void {
-    guarded(() => this.#measurements?.claimed(queue, claim))
+    this.#measurements?.claimed(queue, claim)
   }
 }
 
 class HandlerWatch implements Watch {
   readonly #call: WatchedCall
-  readonly #span: HandlerSpan | undefined
+  readonly #span: Watch | undefined
   readonly #measurements: Measurements | undefined
   readonly #startedAtMs = performance.now()
 
-  constructor(call: WatchedCall, span: HandlerSpan | undefined, measurements: Measurements | undefined) {
+  constructor(call: WatchedCall, span: Watch | undefined, measurements: Measurements | undefined) {
     this.#call = call
     this.#span = span
     this.#measurements = measurements
@@ -103,16 +110,16 @@ class HandlerWatch implements Watch {
   }
 
   ended(outcomes: readonly { readonly kind: string }[]): void {
-    guarded(() => this.#span?.ended(outcomes))
+    this.#span?.ended(outcomes)
     this.#measure()
   }
 
   failed(error: unknown): void {
-    guarded(() => this.#span?.failed(error))
+    this.#span?.failed(error)
     this.#measure()
   }
 
   #measure(): void {
-    guarded(() => this.#measurements?.handled(this.#call, this.#startedAtMs))
+    this.#measurements?.handled(this.#call, this.#startedAtMs)
   }
 }

@@ -1,70 +1,64 @@
-import type { Attributes, Histogram, Meter, ObservableResult } from '@opentelemetry/api'
+import type { Attributes, Meter, ObservableCallback, ObservableResult } from '@opentelemetry/api'
 import type { MeteredClaim } from '../statistics/meter.ts'
 import type { Metrics } from '../statistics/meters.ts'
 import type { WatchedCall } from '../telemetry/instrument.ts'
-import { destinationOf } from './handler-span.ts'
+import { destinationOf } from './destination-of.ts'
+import type { Guard } from './guard.ts'
+import { Kept } from './kept.ts'
 import { ATTRIBUTE, METRIC, OPERATION, SYSTEM } from './names.ts'
 import { Thinner } from './thinner.ts'
 
 /** What OpenTelemetry measures: durations as they happen, and counters when they are read. */
 export class Measurements {
-  readonly #operation: Histogram
-  readonly #process: Histogram
-  readonly #wait: Histogram
-  readonly #batch: Histogram
+  readonly #guard: Guard
+  readonly #operation: Measure
+  readonly #process: Measure
+  readonly #wait: Measure
+  readonly #batch: Measure
   readonly #calls = new Thinner()
   readonly #waits = new Thinner()
-  /** The same objects for each message: to make them would take longer than the rest. */
-  readonly #attributes = new Map<string, Attributes>()
+  readonly #sends = new Kept((to) => attributesOf(OPERATION.send, to))
+  readonly #receives = new Kept((queue) => attributesOf(OPERATION.receive, queue))
+  readonly #processes = new Kept((queue) => attributesOf(OPERATION.process, queue))
 
-  constructor(meter: Meter, read: () => Metrics) {
-    const seconds = { unit: 's', advice: { explicitBucketBoundaries: SECONDS } }
-    this.#operation = meter.createHistogram(METRIC.operation, { ...seconds, description: 'Enqueues and claims.' })
-    this.#process = meter.createHistogram(METRIC.process, { ...seconds, description: 'Calls of handlers.' })
-    this.#wait = meter.createHistogram(METRIC.wait, {
-      unit: 's',
-      advice: { explicitBucketBoundaries: LONG_SECONDS },
-      description: 'From when a message was due until its handler began.',
-    })
-    this.#batch = meter.createHistogram(METRIC.batch, {
-      unit: '{message}',
-      advice: { explicitBucketBoundaries: SIZES },
-      description: 'Messages that a claim took.',
-    })
-    countWhenRead(meter, read)
+  constructor(meter: Meter, read: () => Metrics, guard: Guard) {
+    this.#guard = guard
+    this.#operation = this.#histogram(meter, METRIC.operation, 's', SECONDS, 'Enqueues and claims.')
+    this.#process = this.#histogram(meter, METRIC.process, 's', SECONDS, 'Calls of handlers.')
+    const waiting = 'From when a message was due until its handler began.'
+    this.#wait = this.#histogram(meter, METRIC.wait, 's', LONG_SECONDS, waiting)
+    this.#batch = this.#histogram(meter, METRIC.batch, '{message}', SIZES, 'Messages that a claim took.')
+    countWhenRead(meter, read, guard)
   }
 
   sent(to: string, tookMs: number): void {
-    this.#operation.record(tookMs / 1_000, this.#of(OPERATION.send, to))
+    this.#operation(tookMs / 1_000, this.#sends.of(to))
   }
 
   claimed(queue: string, { sentAtMs, answeredAtMs, rows }: MeteredClaim): void {
-    const attributes = this.#of(OPERATION.receive, queue)
-    this.#operation.record((answeredAtMs - sentAtMs) / 1_000, attributes)
-    this.#batch.record(rows.length, attributes)
+    const attributes = this.#receives.of(queue)
+    this.#operation((answeredAtMs - sentAtMs) / 1_000, attributes)
+    this.#batch(rows.length, attributes)
   }
 
   handled({ queue, messages }: WatchedCall, startedAtMs: number): void {
     const nowMs = performance.now()
-    if (this.#calls.takes(nowMs))
-      this.#process.record((nowMs - startedAtMs) / 1_000, this.#of(OPERATION.process, queue))
+    if (this.#calls.takes(nowMs)) this.#process((nowMs - startedAtMs) / 1_000, this.#processes.of(queue))
     for (const { waitedMs } of messages)
       if (waitedMs !== undefined && this.#waits.takes(nowMs))
-        this.#wait.record(Math.max(0, waitedMs) / 1_000, this.#of(OPERATION.process, queue))
+        this.#wait(Math.max(0, waitedMs) / 1_000, this.#processes.of(queue))
   }
 
-  #of(operation: string, to: string): Attributes {
-    const key = `${operation} ${to}`
-    const known = this.#attributes.get(key)
-    if (known !== undefined) return known
-    const attributes = attributesOf(operation, to)
-    // Not for each of endlessly many queues.
-    if (this.#attributes.size < MOST_ATTRIBUTES) this.#attributes.set(key, attributes)
-    return attributes
+  #histogram(meter: Meter, name: string, unit: string, bounds: number[], description: string): Measure {
+    const guard = this.#guard
+    const options = { unit, advice: { explicitBucketBoundaries: bounds }, description }
+    const histogram = guard.try(() => meter.createHistogram(name, options)) ?? undefined
+    return (value, attributes) => guard.try(() => histogram?.record(value, attributes))
   }
 }
 
-const MOST_ATTRIBUTES = 1_000
+type Measure = (value: number, attributes: Attributes) => void
+
 /** As the conventions have them. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 const LONG_SECONDS = [...SECONDS, 30, 60, 300, 900, 3_600]
@@ -76,18 +70,20 @@ function attributesOf(operation: string, to: string): Attributes {
 }
 
 /** The process counts anyway: nothing is added for each message. */
-function countWhenRead(meter: Meter, read: () => Metrics): void {
-  const counter = (name: string, description: string) =>
-    meter.createObservableCounter(name, { unit: '{message}', description })
-  counter(METRIC.sent, 'Messages and events that were sent.').addCallback((result) => {
+function countWhenRead(meter: Meter, read: () => Metrics, guard: Guard): void {
+  const counter = (name: string, description: string, observeAll: ObservableCallback) => {
+    const made = guard.try(() => meter.createObservableCounter(name, { unit: '{message}', description }))
+    guard.try(() => made?.addCallback(observeAll))
+  }
+  counter(METRIC.sent, 'Messages and events that were sent.', (result) => {
     const { enqueued, appended } = read()
     for (const counts of [enqueued, appended]) observe(result, OPERATION.send, counts)
   })
-  counter(METRIC.consumed, 'Messages whose handler began.').addCallback((result) => {
+  counter(METRIC.consumed, 'Messages whose handler began.', (result) => {
     const begun = Object.entries(read().consumed).map(([queue, { waiting }]) => [queue, waiting.count] as const)
     observe(result, OPERATION.process, Object.fromEntries(begun))
   })
-  counter(METRIC.settled, 'Messages by what became of them.').addCallback((result) => {
+  counter(METRIC.settled, 'Messages by what became of them.', (result) => {
     for (const [queue, counts] of Object.entries(read().consumed))
       for (const outcome of OUTCOMES)
         result.observe(counts[outcome], { ...attributesOf(OPERATION.process, queue), [ATTRIBUTE.outcome]: outcome })

@@ -3,27 +3,32 @@ import type { Send } from '../telemetry/instrument.ts'
 import type { TraceContext } from '../telemetry/trace-context.ts'
 import { carried } from './carry.ts'
 import { fail } from './fail.ts'
-import { guarded } from './guarded.ts'
+import type { Guard } from './guard.ts'
 import { ATTRIBUTE, OPERATION, SYSTEM } from './names.ts'
+import { runWithin } from './run-within.ts'
 
 /** The span of one enqueue or append, whose context goes with all of its messages. */
 export async function sendInSpan<T>(
   tracer: Tracer,
+  guard: Guard,
   send: Send,
   run: (context: TraceContext | undefined) => Promise<T[]>,
 ): Promise<T[]> {
-  const attributes = attributesOf(send)
-  const span = guarded(() => tracer.startSpan(`${OPERATION.send} ${send.to}`, { kind: SpanKind.PRODUCER, attributes }))
+  const options = { kind: SpanKind.PRODUCER, attributes: attributesOf(send) }
+  const span = guard.try(() => tracer.startSpan(`${OPERATION.send} ${send.to}`, options)) ?? undefined
   if (span === undefined) return run(undefined)
+  const traceContext = carried(span, guard)
+  const active = guard.try(() => context.active())
+  const within = active && guard.try(() => trace.setSpan(active, span))
   try {
-    const answers = await context.with(trace.setSpan(context.active(), span), () => run(carried(span)))
-    if (answers.length === 1) guarded(() => setId(span, send, answers[0]))
+    const answers = await (within ? runWithin(guard, within, () => run(traceContext)) : run(traceContext))
+    if (answers.length === 1) guard.try(() => setId(span, send, answers[0]))
     return answers
   } catch (error) {
-    guarded(() => fail(span, error))
+    fail(span, error, guard)
     throw error
   } finally {
-    guarded(() => span.end())
+    guard.try(() => span.end())
   }
 }
 
@@ -38,7 +43,7 @@ function attributesOf({ to, messages }: Send): Attributes {
 }
 
 /** An answer is an id, a position, or what became of a dedupe key. An event is named as its handlers name it. */
-function setId(span: Span, { kind, to }: Send, answer: unknown): void {
+function setId(span: Span, { kind, to }: Send, answer: unknown): unknown {
   const id: unknown = typeof answer === 'object' && answer !== null && 'id' in answer ? answer.id : answer
-  span.setAttribute(ATTRIBUTE.messageId, kind === 'append' ? `${to}/${String(id)}` : String(id))
+  return span.setAttribute(ATTRIBUTE.messageId, kind === 'append' ? `${to}/${String(id)}` : String(id))
 }

@@ -23,7 +23,7 @@ export class WorkerServices {
     this.reaper = new Reaper({ control, workerId, report })
     this.schedules = new DueSchedules({ control, inTransaction, report })
     this.holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
-    this.#activity = new ActivityLog({ control, workerId, take: () => shared.meters.takeActivity() })
+    this.#activity = new ActivityLog({ control, workerId, take: () => shared.meters.takeActivity(), report })
     this.#maintenance = maintenanceOf(shared, control, inTransaction)
     control.onDown(() => this.reaper.lost())
     control.onRestored(() => this.reaper.restored())

@@ -15,6 +15,8 @@ type Gauge<Of> = readonly [name: string, help: string, read: (one: Of) => number
 const QUEUE: readonly Gauge<Queue>[] = [
   ['due_messages', 'Messages that are due, up to 10,000.', ({ due }) => due],
   ['leased_messages', 'Messages under a lease, and in claims.', ({ leased }) => leased],
+  ['retrying_messages', 'Failed messages that wait for their next attempt, up to 10,000.', ({ retrying }) => retrying],
+  ['held_keys', 'Ordering keys that wait for a failed or snoozed message, up to 10,000.', ({ heldKeys }) => heldKeys],
   ['in_flight_messages', 'Messages that workers and claims have in flight.', ({ inFlight }) => inFlight],
   ['concurrency_limit', 'How many messages may be in flight.', ({ concurrency }) => concurrency],
   ['oldest_due_seconds', 'How long the oldest due message has been due.', (one) => secondsOf(one.oldestDueAgeMs)],

@@ -1,6 +1,10 @@
+import { codeOf } from '../basics/sql-state.ts'
 import type { Control } from '../connection/control.ts'
-import { Activity } from '../statistics/activity.ts'
-import { noteActivity } from '../table/worker/activity.ts'
+import { orPrivilegeMissing } from '../connection/privilege.ts'
+import { toError } from '../errors.ts'
+import type { Activity } from '../statistics/activity.ts'
+import { type ActivityNote, writeActivity } from '../table/worker/activity.ts'
+import type { Report } from '../telemetry/events.ts'
 import { Interval, type Service } from './service.ts'
 
 export interface ActivityLogOptions {
@@ -8,16 +12,20 @@ export interface ActivityLogOptions {
   readonly workerId: () => number
   /** What was done since the last call, by queue. */
   readonly take: () => ReadonlyMap<string, Activity>
+  readonly report: Report
 }
 
 /**
  * Writes once a minute what the process has done in each queue, in one row: nothing per message, and nothing while nothing is
- * done. What cannot be written is written a minute later. A process that is killed takes its last minute with it.
+ * done. What may not have been written is written again a minute later, under the same number, so that it is there once. A
+ * process that is killed takes its last minute with it.
  */
 export class ActivityLog implements Service<boolean> {
   readonly #options: ActivityLogOptions
   readonly #interval = new Interval(MINUTE_MS, () => this.runOnce())
-  #unwritten = new Map<string, Activity>()
+  #unwritten: readonly ActivityNote[] = []
+  #taken = 0
+  #refused: string | undefined
 
   constructor(options: ActivityLogOptions) {
     this.#options = options
@@ -35,27 +43,40 @@ export class ActivityLog implements Service<boolean> {
 
   /** Returns whether there was something to write. */
   async runOnce(): Promise<boolean> {
-    const { control, workerId, take } = this.#options
-    const done = this.#unwritten
-    this.#unwritten = new Map()
-    addAll(done, take())
-    if (done.size === 0) return false
+    this.#take()
+    const notes = this.#unwritten
+    if (notes.length === 0) return false
     try {
-      await noteActivity(control.execute, workerId(), JSON.stringify(Object.fromEntries(done)))
+      await writeActivity(this.#options.control.execute, notes)
     } catch (error) {
-      addAll(this.#unwritten, done)
+      this.#reportOnce(error)
       throw error
     }
+    this.#unwritten = this.#unwritten.filter((note) => !notes.includes(note))
+    this.#refused = undefined
     return true
+  }
+
+  /** While notes cannot be written, what is done meanwhile stays in the meters, and becomes one note later. */
+  #take(): void {
+    if (this.#unwritten.length >= MOST_UNWRITTEN) return
+    const done = this.#options.take()
+    if (done.size === 0) return
+    this.#taken += 1
+    const queues = JSON.stringify(Object.fromEntries(done))
+    this.#unwritten = [...this.#unwritten, { workerId: this.#options.workerId(), number: this.#taken, queues }]
+  }
+
+  /** What the server refuses, it refuses every minute. A connection that is lost is reported elsewhere. */
+  #reportOnce(error: unknown): void {
+    const state = codeOf(error)
+    if (state === undefined || !REFUSED.test(state) || state === this.#refused) return
+    this.#refused = state
+    this.#options.report({ kind: 'activity.failed', error: toError(orPrivilegeMissing(error)) })
   }
 }
 
 const MINUTE_MS = 60_000
-
-function addAll(to: Map<string, Activity>, from: ReadonlyMap<string, Activity>): void {
-  for (const [queue, activity] of from) {
-    const known = to.get(queue) ?? new Activity()
-    known.addAll(activity)
-    to.set(queue, known)
-  }
-}
+const MOST_UNWRITTEN = 2
+/** The classes of SQLSTATE of a privilege or a table that is missing. */
+const REFUSED = /^42/

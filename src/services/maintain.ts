@@ -2,6 +2,7 @@ import {
   isUnfinished,
   keepSegments,
   type MaintenanceTask,
+  noteBacklogs,
   readStreamNames,
   runStep,
   TASKS,
@@ -34,13 +35,16 @@ export interface MaintenanceResult {
   readonly finished: boolean
 }
 
+/** What a pass does, by the names of its counts; `backlogHistory` writes a row, and has no count. */
+export type PassedTask = keyof Omit<MaintenanceResult, 'finished'> | 'backlogHistory'
+
 export interface MaintainOptions {
   /** Runs one step in a transaction of its own. */
   readonly inTransaction: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
   /** Runs statements outside of transactions, on a connection of their own. */
   readonly inSession: InSession
   /** A task failed; the next ones go on. */
-  readonly onFailed: (task: keyof Omit<MaintenanceResult, 'finished'>, error: unknown) => void
+  readonly onFailed: (task: PassedTask, error: unknown) => void
   /** Ends the pass after the step that is under way. */
   readonly signal?: AbortSignal | undefined
 }
@@ -60,6 +64,7 @@ export async function maintain(options: MaintainOptions): Promise<MaintenanceRes
   }
   const failures: unknown[] = []
   if (!(await keepStreams(options, endsAt, failures, (taken) => (counts.segments += taken)))) finished = false
+  await note(options)
   const { dropped, left } = await leave(options)
   // Behind the other streams, and the drops: the first error may end the pass.
   for (const error of failures) options.onFailed('segments', error)
@@ -82,6 +87,11 @@ async function keepStreams(
     await inTransaction((execute) => keepSegments(execute, stream)).then(add, failed)
   }
   return failures.length === 0
+}
+
+async function note({ inTransaction, onFailed, signal }: MaintainOptions): Promise<void> {
+  if (signal?.aborted === true) return
+  await inTransaction(noteBacklogs).catch((error: unknown) => onFailed('backlogHistory', error))
 }
 
 /** Drops the segments that have been marked, if there are any. */

@@ -95,7 +95,9 @@ export function decideBack(message: DeliveredMessage, { clock }: Pick<Rules, 'cl
 
 /** Why a message dies that has no attempt left, as `sluice_private.spent_reason` says it. */
 export function spentReason(attempt: number, most: number): string {
-  return `failed ${attempt} of ${most} attempts`
+  // The limit may have been lowered, and the death of a process counts as well.
+  const more = `failed ${attempt} attempts, and ${most} ${most === 1 ? 'is' : 'are'} allowed`
+  return attempt > most ? more : `failed ${attempt} of ${most} attempts`
 }
 
 /** Its dedupe key stays taken for as long as its handler says, or else as it asks for itself. */
@@ -169,13 +171,8 @@ function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?
 }
 
 /** It stays, and is not tried again by itself. */
-function block(
-  message: DeliveredMessage,
-  given: GivenUp,
-  partition: number,
-  { queue }: Rules,
-  thrown: unknown,
-): Decided {
+function block(message: DeliveredMessage, given: GivenUp, partition: number, rules: Rules, thrown: unknown): Decided {
+  const { queue } = rules
   const { attempt, reason, error } = given
   const { type, options } = message.row
   const text = error === null ? reason : `${reason}: ${error}`
@@ -189,7 +186,7 @@ function block(
   } as const
   return {
     message,
-    decision: { kind: 'blocked', attempt, error: text },
+    decision: { kind: 'blocked', attempt, error: text, details: detailsOf(thrown, rules) },
     outcome: { kind: 'retry', error: text },
     event: withCause(event, thrown),
   }

@@ -39,6 +39,7 @@ export interface Blocked {
   readonly kind: 'blocked'
   readonly attempt: number
   readonly error: string
+  readonly details: FailureDetails | undefined
 }
 
 /** It goes back as it was, with the due time that it had: nothing was decided about it. */

@@ -131,7 +131,7 @@ function textsOf(decided: Iterable<Decided>): readonly string[] {
     if (decision.kind === 'gone' || decision.kind === 'back') continue
     if (decision.error !== null) texts.push(decision.error)
     if (decision.kind === 'dead') texts.push(decision.reason)
-    if (decision.kind !== 'blocked' && decision.details?.stack !== undefined) texts.push(decision.details.stack)
+    if (decision.details?.stack !== undefined) texts.push(decision.details.stack)
   }
   return texts
 }

@@ -232,6 +232,11 @@ export type SluiceEvent =
     }
   /** A task of maintenance failed. The other tasks went on, and the next pass tries it again. */
   | { readonly kind: 'maintenance.failed'; readonly task: string; readonly error: Error }
+  /**
+   * The server refuses the worker's row of `sluice.worker_activity`. It is reported once, and tried again every minute. Messages
+   * are handled all the same.
+   */
+  | { readonly kind: 'activity.failed'; readonly error: Error }
   /** This process has enqueued an occurrence of a schedule, `lateMs` after its time. `id` is the message's. */
   | {
       readonly kind: 'schedule.fired'
@@ -277,8 +282,17 @@ export type SluiceEvent =
     }
   /** The destination of a relay, which had been out of reach `since` then, has stored a message, or answered to one. */
   | { readonly kind: 'relay.available'; readonly queue: string; readonly destination: string; readonly since: Date }
+  /**
+   * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
+   */
+  | { readonly kind: 'telemetry.failed'; readonly error: Error }
   /** A worker process vanished with messages in flight. */
-  | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+  | {
+      readonly kind: 'worker.crashed'
+      readonly workerId: number
+      readonly worker: string
+      readonly messages: number
+    }
 
 /**
  * Adds what was thrown to an event, as a property that is not enumerable, so that a log of the event does not have it.

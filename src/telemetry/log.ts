@@ -90,7 +90,7 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.workerId} vanished with ${inHand(event.messages)} again`]
+      return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
     case 'connection.failed':
       return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'connection.lost':
@@ -146,6 +146,7 @@ type OtherKind =
   | 'connection.pooled'
   | 'group.lostEvents'
   | 'maintenance.failed'
+  | 'activity.failed'
   | 'pipeline.paused'
   | 'pipeline.resumed'
   | 'lease.lost'
@@ -155,6 +156,7 @@ type OtherKind =
   | 'schedule.fired'
   | 'schedule.missed'
   | 'schedule.failed'
+  | 'telemetry.failed'
 
 type OfPipeline = 'queue.backlog' | 'onError.failed' | 'pipeline.stopped' | 'pipeline.paused' | 'pipeline.resumed'
 
@@ -188,10 +190,16 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
   if (event.kind === 'retryPolicy.failed')
     return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
+  if (event.kind === 'telemetry.failed')
+    return [
+      'warn',
+      `OpenTelemetry failed, which disturbs no message; further failures are not shown: ${reasonOf(event.error)}`,
+    ]
   if (event.kind === 'connection.pooled') return ['warn', event.reason]
   if (event.kind === 'group.lostEvents') return ['error', reasonOf(event.error)]
   if (event.kind === 'maintenance.failed')
     return ['warn', `the maintenance of ${event.task} failed: ${reasonOf(event.error)}`]
+  if (event.kind === 'activity.failed') return ['warn', `the activity cannot be written: ${reasonOf(event.error)}`]
   if (event.kind === 'outcome.ignored')
     return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
   if (event.kind === 'retryPolicy.unknown')

@@ -25,6 +25,8 @@ export interface SleepersOptions {
   readonly settings?: Settings | undefined
   /** The statistics of the process, as JSON, for the heartbeat. @default nothing */
   readonly statistics?: () => string | null
+  /** Batches go to the server without a pooler, so that it has as many connections as they need. @default false */
+  readonly direct?: boolean
   readonly random?: () => number
   /** A poll has found when the next schedule is due. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
@@ -54,7 +56,7 @@ export class Sleepers {
   #polledAt: number | undefined
   /** By when the next one is expected. */
   #pollDueAt = Number.POSITIVE_INFINITY
-  /** Whether its queues differ from those in `sluice.workers`. */
+  /** Whether its queues differ from those in `sluice.workers`, or it has begun to listen: the next poll has a heartbeat. */
   #changed = false
   #registering: NodeJS.Immediate | undefined
   #started = false
@@ -69,6 +71,12 @@ export class Sleepers {
   /** The queues that this process consumes, those of groups among them. */
   get queues(): readonly string[] {
     return [...this.#queues.keys()].filter((name) => !isStream(name))
+  }
+
+  /** How many connections its waiters may use at a time. */
+  get #connections(): number {
+    const waiters = [...this.#queues.values()].flatMap((queue) => [...queue.waiters])
+    return waiters.reduce((sum, { connections = 0 }) => sum + connections, 0)
   }
 
   /** How long ago a poll was answered last; null: none was yet. */
@@ -155,6 +163,7 @@ export class Sleepers {
   listenerUp(): void {
     const { settings, control } = this.#options
     settings?.refresh(control.execute).catch(() => undefined)
+    this.#changed = true
     this.wake('reconnect')
   }
 
@@ -257,6 +266,8 @@ export class Sleepers {
       const polled = await pollQueues(control.execute, workerId(), waiting, {
         consumed,
         statistics: done,
+        listening: this.#options.listening(),
+        connections: this.#options.direct === true ? this.#connections + OWN_CONNECTIONS : null,
         version: settings?.version,
         dead: reaper !== undefined,
       })
@@ -304,6 +315,8 @@ function isStream(name: string): boolean {
   return name.startsWith('/')
 }
 
+/** The control connection and the listener. */
+const OWN_CONNECTIONS = 2
 /** The worker's heartbeat goes with every tenth poll, and with the next one after its queues have changed. */
 const HEARTBEAT_POLLS = 10
 /**

@@ -9,6 +9,8 @@ export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reco
 /** The demand of a pipeline, as the sleepers see it. */
 export interface Waiter {
   readonly queue: string
+  /** How many connections it may use at a time. @default none of its own */
+  readonly connections?: number
   /** Called if it is asleep: claim now. */
   wake(reason: WakeReason): void
   /** Called if it is awake: claim once more, because a claim that is under way may have missed messages. */

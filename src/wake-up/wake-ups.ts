@@ -6,7 +6,7 @@ import { Sleepers, type SleepersOptions } from './sleepers.ts'
 import { Watcher, type WatcherOptions } from './watcher.ts'
 
 export interface WakeUpsOptions
-  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening'>,
+  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening' | 'direct'>,
     Pick<WatcherOptions, 'onCancelled' | 'onHolds'> {
   readonly config: Pick<SluiceConfig, 'directConnection' | 'vouched' | 'connectTimeoutMs' | 'pollIntervalMs'>
   readonly report: Report
@@ -24,7 +24,7 @@ export class WakeUps {
     const { directConnection: connection, vouched, connectTimeoutMs, pollIntervalMs } = config
     const control = new Control({ connection, connectTimeoutMs, report, vouched })
     const listening = () => this.listening
-    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening })
+    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening, direct: !vouched })
     this.control = control
     this.sleepers = sleepers
     this.#watcher = new Watcher({

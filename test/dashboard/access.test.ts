@@ -114,6 +114,8 @@ describe('an option', () => {
     [{ basePath: '/admin/' }, 'dashboard.basePath'],
     [{ basePath: 'admin' }, 'dashboard.basePath'],
     [{ basePath: '/a"><script>' }, 'dashboard.basePath'],
+    [{ basePath: '/a/../b' }, 'dashboard.basePath'],
+    [{ basePath: '/./b' }, 'dashboard.basePath'],
     [{ readOnly: 'yes' }, 'dashboard.readOnly'],
     [{ authorize: true }, 'dashboard.authorize'],
     [{ mask: 'password' }, 'dashboard.mask'],

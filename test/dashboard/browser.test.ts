@@ -5,7 +5,7 @@ import { describe, expect } from 'vitest'
 import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { axeFindings, expectNoSidewaysScroll, openTab, startBrowser, WITHOUT_CHROMIUM } from '../support/browser.ts'
 import { serveHttp } from '../support/http-server.ts'
-import { fillHour, fillShop } from '../support/shop.ts'
+import { fillBacklogs, fillHour, fillShop } from '../support/shop.ts'
 import { test as base, put } from '../support/sluice.ts'
 
 const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202E${'long'.repeat(40)}`
@@ -39,6 +39,7 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
     }) => {
       const { pages } = await fillShop(sluice, word)
       await fillHour(database)
+      await fillBacklogs(database)
       for (const [width, colorScheme] of [
         [1280, 'light'],
         [768, 'dark'],
@@ -103,6 +104,30 @@ describe.skipIf(WITHOUT_CHROMIUM)('in a browser', () => {
       await page.getByRole('button', { name: 'Redrive 2' }).click()
       await page.getByText('2 dead letters put back').waitFor()
       expect((await sluice.operate.deadLetters.summarise({ queue: 'emails' })).total).toBe(before - 2)
+      expect(complaints).toEqual([])
+    }
+  })
+
+  test('a group is moved by two questions, one after the other, with and without JavaScript', async ({
+    sluice,
+    queue: stream,
+    browser,
+    origin,
+  }) => {
+    await sluice.streams.set(stream, { partitions: 1 })
+    await sluice.groups.set(stream, 'g', { from: 'end' })
+    await sluice.append(sluice.ownTransaction, stream, 1)
+    await sluice.append(sluice.ownTransaction, stream, 2)
+    for (const javaScriptEnabled of [true, false]) {
+      const { page, complaints } = await openTab(browser, origin, { javaScriptEnabled })
+      await page.goto(`${origin}/sluice/streams/${stream}/groups/g`)
+      await page.getByRole('button', { name: 'Move' }).click()
+      await page.getByLabel('Where to').fill(javaScriptEnabled ? 'end' : 'start')
+      await page.getByRole('button', { name: 'Count events' }).click()
+      await page.getByText(javaScriptEnabled ? '2 events are skipped' : '2 events are handled again').waitFor()
+      expect(await page.getByRole('dialog').count()).toBe(javaScriptEnabled ? 1 : 0)
+      await page.getByRole('button', { name: 'Move the group' }).click()
+      await page.getByText('The group was moved.').waitFor()
       expect(complaints).toEqual([])
     }
   })

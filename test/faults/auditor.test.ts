@@ -196,7 +196,44 @@ const FAULTS: readonly { readonly what: string; readonly sql: string; readonly v
     sql: "INSERT INTO ledger.exit VALUES ('v', 1, 'SIGTERM')",
     verdicts: ['wrong exit'],
   },
+  {
+    what: 'an activity that has more than there is',
+    sql: `INSERT INTO ledger.worker VALUES (1, 'w', '1 h'); ${activityOf(2)}`,
+    verdicts: ['miscounted'],
+  },
+  {
+    what: 'an activity that has less than a living worker has done',
+    sql: "INSERT INTO ledger.worker VALUES (1, 'w', '0')",
+    verdicts: ['miscounted'],
+  },
+  {
+    what: 'an activity that has less than a worker had done long before it was killed',
+    sql: `INSERT INTO ledger.worker SELECT 1, 'w', '1 h', e.at + interval '2 h' FROM ledger.effect e`,
+    verdicts: ['miscounted'],
+  },
+  {
+    what: 'an act of an operator that is not in the audit',
+    sql: "INSERT INTO ledger.act VALUES ('q', 'message.cancel', 7)",
+    verdicts: ['audit wrong'],
+  },
+  {
+    what: 'an act of an operator that is in the audit twice',
+    sql: `INSERT INTO ledger.act VALUES ('q', 'queue.pause', NULL);
+          INSERT INTO sluice.action (actor, login, action, queue, count) SELECT 'a', 'l', 'queue.pause', 'q', 1 FROM generate_series(1, 2)`,
+    verdicts: ['audit wrong'],
+  },
+  {
+    what: 'an attempt in another trace than that of the enqueue',
+    sql: "UPDATE ledger.enqueued SET trace = 'a'; UPDATE ledger.started SET trace = 'b'",
+    verdicts: ['trace lost'],
+  },
 ]
+
+/** A row of a worker's activity, with so many successes. */
+function activityOf(successes: number): string {
+  return `INSERT INTO sluice.worker_activity SELECT (jsonb_populate_record(NULL::sluice.worker_activity,
+    jsonb_build_object('at', now(), 'worker_id', 1, 'number', 1, 'queues', '{"q": {"acked": ${successes}}}'::jsonb))).*;`
+}
 
 describe('the auditor', () => {
   test('finds nothing where nothing is wrong', async ({ database }) => {
@@ -218,6 +255,13 @@ describe('the auditor', () => {
     const deaf =
       "INSERT INTO ledger.pause SELECT s.at - interval '9 s', 'w', s.at - interval '1 s', '{}', s.at + interval '1 s' FROM ledger.started s"
     expect(await verdictsAfter(database, deaf)).toEqual([])
+  })
+
+  test('expects no activity of the last time before a worker was killed', async ({ database }) => {
+    const killed = "INSERT INTO ledger.worker SELECT 1, 'w', '1 h', e.at + interval '1 min' FROM ledger.effect e"
+    expect(await verdictsAfter(database, killed)).toEqual([])
+    const counted = `INSERT INTO ledger.worker VALUES (1, 'w', '0'); ${activityOf(1)}`
+    expect(await verdictsAfter(database, counted)).toEqual([])
   })
 
   test('expects nothing of what a worker had in hand that a fault has met', async ({ database }) => {
@@ -373,6 +417,8 @@ async function verdictsAfter(database: TestDatabase, sql: string): Promise<reado
 
 async function keepBooks(database: TestDatabase, sql: string): Promise<void> {
   await database.sql('DROP SCHEMA IF EXISTS ledger CASCADE')
-  await database.sql('TRUNCATE sluice.message, sluice.dead_letter, sluice.queue, sluice.completed_message')
+  await database.sql(
+    'TRUNCATE sluice.message, sluice.dead_letter, sluice.queue, sluice.completed_message, sluice.action, sluice.worker_activity',
+  )
   await database.sql(`${CREATE_LEDGER}; ${WELL}; ${sql}`)
 }

@@ -1,11 +1,17 @@
-import { describe, expect } from 'vitest'
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
+import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { retryLater } from '../../src/message.ts'
 import { ActivityLog } from '../../src/services/activity-log.ts'
 import { Activity } from '../../src/statistics/activity.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { runCli } from '../support/processes/run-cli.ts'
+import { test as withLogins } from '../support/servers/logins.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
+import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('emptied', { auto: true }, async ({ database }) => {
   await database.sql('TRUNCATE sluice.worker_activity')
@@ -59,8 +65,8 @@ describe('the activity of a queue', () => {
   test('adds up over workers and minutes, percentiles included', async ({ database, sluice, queue }) => {
     const done = JSON.stringify({ [queue]: tenHandlers(), other: tenHandlers() })
     await database.sql(
-      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
-       SELECT date_bin('10 min', now(), 'epoch') - m * interval '1 min', w, $1::jsonb
+      `INSERT INTO sluice.worker_activity (at, worker_id, number, queues)
+       SELECT date_bin('10 min', now(), 'epoch') - m * interval '1 min', w, m, $1::jsonb
        FROM unnest('{1,2,12}'::int[]) m, generate_series(1, 3) w`,
       [done],
     )
@@ -82,7 +88,7 @@ describe('the activity of a queue', () => {
   })
 
   test('is shown by the command line', async ({ database, queue }) => {
-    await database.sql(`INSERT INTO sluice.worker_activity (worker_id, queues) VALUES (1, $1::jsonb)`, [
+    await database.sql(`INSERT INTO sluice.worker_activity (worker_id, number, queues) VALUES (1, 1, $1::jsonb)`, [
       JSON.stringify({ [queue]: tenHandlers() }),
     ])
     const env = { DATABASE_URL: database.url }
@@ -104,8 +110,8 @@ describe('the activity of a queue', () => {
 
   test('goes after two days', async ({ database, sluice, queue }) => {
     await database.sql(
-      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
-       SELECT now() - age, 7, $1::jsonb FROM unnest('{47 hours,49 hours,9 days}'::interval[]) age`,
+      `INSERT INTO sluice.worker_activity (at, worker_id, number, queues)
+       SELECT now() - age, 7, n, $1::jsonb FROM unnest('{47 hours,49 hours,9 days}'::interval[]) WITH ORDINALITY AS a (age, n)`,
       [JSON.stringify({ [queue]: tenHandlers() })],
     )
     await sluice.operate.maintain()
@@ -113,20 +119,93 @@ describe('the activity of a queue', () => {
   })
 })
 
-test('activity that cannot be written is written with the next', async ({ database }) => {
-  const execute = executeOn(database.pool)
-  let [fails, done] = [true, new Map([['mails', tenHandlers()]])]
-  const log = new ActivityLog({
-    control: { execute: (statement, params) => (fails ? Promise.reject(new Error('no')) : execute(statement, params)) },
-    workerId: () => 3,
-    take: () => done,
+/** What was done since the last call: ten handlers of a queue, for each time that it is given. */
+function taking(queue: string): { readonly take: () => ReadonlyMap<string, Activity>; readonly give: () => void } {
+  let done = new Map<string, Activity>()
+  const give = () => {
+    done = new Map([[queue, tenHandlers()]])
+  }
+  const take = () => {
+    const taken = done
+    done = new Map()
+    return taken
+  }
+  give()
+  return { take, give }
+}
+
+describe('activity that could not be written', () => {
+  test('is written with the next, in rows of its own', async ({ database, queue }) => {
+    const execute = executeOn(database.pool)
+    let fails = true
+    const { take, give } = taking(queue)
+    const log = new ActivityLog({
+      control: {
+        execute: (statement, params) => (fails ? Promise.reject(new Error('no')) : execute(statement, params)),
+      },
+      workerId: () => 3,
+      take,
+      report: () => expect.unreachable(),
+    })
+    for (let minute = 0; minute < 4; minute++) await expect(log.runOnce()).rejects.toThrow('no')
+    fails = false
+    give()
+    expect(await log.runOnce()).toBe(true)
+    expect(await database.sql(ROWS)).toMatchObject([
+      { worker_id: 3, queues: { [queue]: { acked: 9 } } },
+      { worker_id: 3, queues: { [queue]: { acked: 9 } } },
+    ])
+    expect(await log.runOnce()).toBe(false)
   })
-  await expect(log.runOnce()).rejects.toThrow('no')
-  fails = false
-  done = new Map([['mails', tenHandlers()]])
+
+  test('as far as its worker knows is counted once, if only the answer was lost', async ({ database, queue }) => {
+    const proxy = await startProxy(database.url)
+    let cuts = true
+    let asked = false
+    proxy.passes = ({ bytes }, { from }) => {
+      asked ||= from === 'client' && bytes.includes('activity_write')
+      if (!cuts || !asked || from !== 'server' || !bytes.includes('INSERT 0 1')) return true
+      cuts = false
+      return 'cut'
+    }
+    const events: SluiceEvent[] = []
+    const report = (event: SluiceEvent) => void events.push(event)
+    const control = new Control({ connection: { connectionString: proxy.url }, connectTimeoutMs: 10_000, report })
+    onTestFinished(() => control.stop())
+    await control.start()
+    const { take, give } = taking(queue)
+    const log = new ActivityLog({ control, workerId: () => 4, take, report })
+    await expect(log.runOnce()).rejects.toThrow()
+    await waitFor(() => events.some(({ kind }) => kind === 'connection.restored'), { what: 'the control connection' })
+    give()
+    expect(await log.runOnce()).toBe(true)
+    expect(await database.sql(ROWS)).toHaveLength(2)
+    expect(events.map(({ kind }) => kind)).not.toContain('activity.failed')
+  })
+})
+
+withLogins('a worker that may not write its activity says so once, with what to grant', async ({ database, login }) => {
+  const { url } = await login('sluice_worker')
+  await database.sql('REVOKE INSERT ON sluice.worker_activity FROM sluice_worker')
+  const client = new pg.Client(url)
+  await client.connect()
+  onTestFinished(() => client.end())
+  const events: SluiceEvent[] = []
+  const { take, give } = taking('mails')
+  const log = new ActivityLog({
+    control: { execute: executeOn(client) },
+    workerId: () => 5,
+    take,
+    report: (event) => events.push(event),
+  })
+  for (let minute = 0; minute < 2; minute++) await expect(log.runOnce()).rejects.toThrow()
+  expect(events).toMatchObject([
+    {
+      kind: 'activity.failed',
+      error: { code: 'PRIVILEGE_MISSING', message: expect.stringContaining('GRANT sluice_worker TO') },
+    },
+  ])
+  await database.sql('GRANT INSERT ON sluice.worker_activity TO sluice_worker')
+  give()
   expect(await log.runOnce()).toBe(true)
-  const [row] = await database.sql(ROWS)
-  expect(row).toMatchObject({ worker_id: 3, queues: { mails: { acked: 18, retried: 2, batches: 2 } } })
-  done = new Map()
-  expect(await log.runOnce()).toBe(false)
 })

@@ -254,6 +254,8 @@ describe('the table of a stream', () => {
     ],
     ['[1]', '[null]', 'options[0]: expected an object'],
     ['[1]', '[[]]', 'options[0]: expected an object'],
+    ['[1, 2]', '[{"type": null}, {"type": 5}]', 'options[1].type: expected a string, received 5'],
+    ['[1]', '[{"type": {"a": 1}}]', 'options[0].type: expected a string, received {"a": 1}'],
   ] as const)(
     'refuses by SQL the payloads %s with the options %s',
     async ([payloads, options, says], { database, stream }) => {

@@ -1,5 +1,6 @@
 import { expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
+import { spentReason } from '../../src/settle/decide.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
@@ -145,4 +146,14 @@ test('a failed message disturbs neither the one in flight beside it nor one that
   beside.end()
   await untilEmpty(database, queue)
   expect(steps.payloads).toEqual(['failed', 'beside', 'later', 'failed'])
+})
+
+test.for([
+  [2, 2, 'failed 2 of 2 attempts'],
+  [3, 2, 'failed 3 attempts, and 2 are allowed'],
+  [2, 1, 'failed 2 attempts, and 1 is allowed'],
+] as const)('a death after %i attempts of %i says: %s', async ([tries, most, reason], { database }) => {
+  expect(spentReason(tries, most)).toBe(reason)
+  const [row] = await database.sql('SELECT sluice_private.spent_reason($1, $2) AS reason', [tries, most])
+  expect(row).toEqual({ reason })
 })

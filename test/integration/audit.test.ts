@@ -1,5 +1,7 @@
 import { describe, expect } from 'vitest'
+import { EXECUTE } from '../../src/enqueue/own-symbols.ts'
 import type { AuditAction } from '../../src/operate/audit.ts'
+import type { Statement } from '../../src/table/statement.ts'
 import { CHANGES, type Change, NO_ACTIONS } from '../support/rows/changes.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { ROLES_SQL } from '../support/servers/logins.ts'
@@ -168,6 +170,28 @@ describe('who acts', () => {
       ['app', second],
       ['ada', first],
     ])
+  })
+
+  test('in the transaction of the caller is no more named after an answer that cannot be read', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const client = await database.pool.connect()
+    const losesAnswers = async ({ name, text }: Statement, params: unknown[]) => {
+      const { rows } = await client.query(text, params)
+      return name === 'sluice_queue_pause' ? [] : rows
+    }
+    try {
+      await client.query('BEGIN')
+      const tx = { [EXECUTE]: losesAnswers } as unknown as typeof client
+      await expect(sluice.operate.by('ada').queues.pause(queue, { tx })).rejects.toThrow('expected one row')
+      const { rows } = await client.query(`SELECT current_setting('sluice.actor', true) AS actor`)
+      expect(rows).toEqual([{ actor: '' }])
+    } finally {
+      await client.query('ROLLBACK')
+      client.release()
+    }
   })
 
   test('is noted for what an operator does to the claims of others, and not for their owners', async ({

@@ -66,6 +66,29 @@ test('the oldest due message has its age, with a key and without', async ({ slui
   }
 })
 
+test.for(['transactional', 'leased'] as const)(
+  'what has failed and waits for its retry is retrying, and its key is held, in %s mode',
+  async (mode, { sluice, queue }) => {
+    await put(sluice, queue, [1], { orderingKey: 'a' })
+    await put(sluice, queue, [2, 3], { orderingKey: 'a' })
+    await put(sluice, queue, [4])
+    const options = { mode, concurrency: 1, batchSize: 1, retry: { kind: 'fixed', delay: '1h' } } as const
+    const of = async () => (await sluice.operate.metrics()).queues.find((one) => one.queue === queue)
+    expect(await of()).toMatchObject({ due: 4, retrying: 0, heldKeys: 0 })
+    await sluice
+      .pipeline(queue, options as { mode: 'leased' })
+      .handle(() => raise())
+      .runOnce()
+    await sluice
+      .pipeline(queue, options as { mode: 'leased' })
+      .handle(() => raise())
+      .runOnce()
+    expect(await of()).toMatchObject({ due: 2, retrying: 2, heldKeys: 1 })
+    expect(prometheus(await sluice.operate.metrics())).toContain(`sluice_queue_held_keys{queue="${queue}"} 1\n`)
+    expect(prometheus(await sluice.operate.metrics())).toContain(`sluice_queue_retrying_messages{queue="${queue}"} 2\n`)
+  },
+)
+
 test('it counts no further than ten thousand, with keys and without', async ({ sluice, queue }) => {
   const payloads = Array.from({ length: 10_050 }, () => 1)
   await put(sluice, queue, payloads)

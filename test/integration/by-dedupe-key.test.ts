@@ -125,7 +125,7 @@ test('sluice message takes --dedupe-key instead of a number', async ({ database,
   const key = ['--dedupe-key', 'K']
   const both = ['change', queue, '1', ...key, '--ttl', '1h']
   const done = await Promise.all([
-    cli('reschedule', queue, ...key, '--in', '1h'),
+    cli('reschedule', queue, ...key, '--delay', '1h'),
     cli('change', queue, ...key, '--priority', '0'),
     cli('change', queue, ...key),
     cli(...both),

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
+import type { LeasedContext } from '../../src/handle/handler.ts'
 import { EventLog } from '../support/event-log.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
@@ -111,3 +112,37 @@ for (const mode of MODES) {
     })
   })
 }
+
+const ENDS = {
+  'ends well': async () => undefined,
+  fails: async () => {
+    throw new Error('failed')
+  },
+  'renews its lease': ({ extend }) => extend(),
+  'begins its transaction': ({ transaction }) => transaction((tx) => tx.query('SELECT 1')),
+} as const satisfies Record<string, (context: LeasedContext) => Promise<unknown>>
+
+describe('a leased message that is cancelled, and whose worker does not hear of it,', () => {
+  for (const [what, end] of Object.entries(ENDS)) {
+    test(`is reported as cancelled when its handler ${what}`, async ({ database, queue }) => {
+      const sluice = startTestSluice(database, { pollInterval: NO_POLL })
+      const log = new EventLog(sluice.events)
+      const [begun, go] = [deferred(), deferred()]
+      const pipeline = sluice
+        .pipeline(queue, { mode: 'leased' })
+        .handle(async (_, context) => {
+          begun.resolve()
+          await go.promise
+          await end(context)
+        })
+        .start()
+      const [id] = await put(sluice, queue, [1])
+      await begun.promise
+      await cancelUnheard(database, queue, id!)
+      go.resolve()
+      await pipeline.drain()
+      expect(log.of('message.cancelled')).toMatchObject([{ queue, id, attempt: 1 }])
+      expect(log.of('lease.lost')).toEqual([])
+    })
+  }
+})

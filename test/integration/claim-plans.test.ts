@@ -1,9 +1,9 @@
 import { describe, expect } from 'vitest'
 import { type ClaimedRows, claim } from '../../src/table/claim/claim.ts'
-import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
+import { bottomOf, type ClaimSession, idsOf, keysOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
 
 /** What a planner might be talked into, by settings or by statistics. */
 const PLANNERS: readonly (readonly [string, readonly string[]])[] = [
@@ -78,6 +78,35 @@ describe.for(KINDS)('P3: $name locks no more than it was asked for', (kind) => {
       const taken = idsOf(await kind.claim(session.execute, queue, LIMIT))
       expect(taken).toEqual(expectedIds.slice(0, LIMIT))
       expect(await lockedIds(database, queue)).toEqual(taken.toSorted((a, b) => Number(a) - Number(b)))
+      await session.rollBack()
+    }
+  })
+})
+
+const ORDERED = [
+  [
+    'claimSlots',
+    (...[execute, queue, slots, limit]: Parameters<typeof claimFreeSlots>) => claimSlots(execute, queue, slots, limit),
+  ],
+  ['claimFreeSlots', claimFreeSlots],
+] as const
+
+describe.for(ORDERED)('P1: %s leaves out the later messages of a key of which a session has locked one', ([, by]) => {
+  test.for(PLANNERS)('by a planner that plans %s', async ([, disabled], { database, queue, begin }) => {
+    const { slot, same } = await keysOf(database)
+    const ids = await put(
+      database,
+      queue,
+      Array.from({ length: 60 }, (_, at) => ({ key: same[at % 2]! })),
+    )
+    const [session, stranger] = [await begin(), await begin()]
+    await ensureSlots(session.execute, queue, [slot])
+    await session.commit()
+    await stranger.client.query('SELECT FROM sluice.message WHERE id = $1 FOR UPDATE', [ids[4]])
+    const expectedIds = ids.slice(0, 20).filter((_, at) => at < 4 || at % 2 === 1)
+    for (const mode of ['force_custom_plan', 'force_generic_plan']) {
+      await configure(session, [...disabled.map((setting) => `${setting} = off`), `plan_cache_mode = ${mode}`])
+      expect(idsOf(await by(session.execute, queue, [{ slot, id: '0' }], 20))).toEqual(expectedIds)
       await session.rollBack()
     }
   })

@@ -25,7 +25,7 @@ describe('sluice explain', () => {
         ].join('\n'),
       ),
     )
-    expect((await run(queue, '--dedupe-key', 'k')).stdout).toMatch(/^key free\n {2}No message of queue /)
+    expect((await run(queue, '--dedupe-key', 'k')).stdout).toMatch(/^key_free\n {2}No message of queue /)
     expect((await run(queue)).stdout).toMatch(/^paused {2}since /)
   })
 
@@ -34,14 +34,18 @@ describe('sluice explain', () => {
     await sluice.streams.set(queue)
     await sluice.groups.set(queue, 'all', { from: 'start' })
     await database.sql(`SELECT sluice.append($1, '{}')`, [queue])
-    expect((await run(`${queue}:all`, `${queue}/1`)).stdout).toMatch(/^no worker\n/)
-    expect((await run(`${queue}:all`, `${queue}/2`)).stdout).toMatch(/^never existed\n/)
-    expect(await run(queue, `${queue}/1`)).toMatchObject({ code: 1, stderr: expect.stringContaining('name its group') })
-    expect(await run(`${queue}:al`, `${queue}/1`)).toMatchObject({
+    expect((await run(`${queue}:all`, `${queue}/1`)).stdout).toMatch(/^no_worker\n/)
+    expect((await run(`${queue}:all`, `${queue}/2`)).stdout).toMatch(/^never_existed\n/)
+    for (const name of [queue, `${queue}:al`])
+      expect(await run(name, `${queue}/1`)).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining(`name one, as in sluice explain ${queue}:all ${queue}/1.`),
+      })
+    expect(await run(queue, 'sales/1')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('expected one of stream'),
+      stderr: 'error: sales/1 is an event, and no group reads a stream "sales".\n',
     })
-    expect((await run('--schedule', 'nightly')).stdout).toMatch(/^not found\n {2}There is no schedule "nightly"/)
+    expect((await run('--schedule', 'nightly')).stdout).toMatch(/^not_found\n {2}There is no schedule "nightly"/)
   })
 
   test('prints all that it knows as JSON', async ({ database, queue, sluice }) => {

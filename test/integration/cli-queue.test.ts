@@ -3,27 +3,60 @@ import { runCli } from '../support/processes/run-cli.ts'
 import { put, test } from '../support/sluice.ts'
 
 describe('sluice queue', () => {
-  test('says that no queue has the name, and which one may have been meant', async ({ database, sluice, queue }) => {
+  test('refuses a name that no queue has, and says which one may have been meant', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
     const cli = (...args: string[]) => runCli(['queue', ...args], { DATABASE_URL: database.url })
     await put(sluice, queue, [1])
-    const stderr = `No queue has this name. Did you mean "${queue}"?\n`
-    const commands = [['get'], ['resume'], ['unset'], ['pause'], ['set', '--ttl', '7d']] as const
-    const all = commands.map(async ([command, ...more]) => {
-      expect(await cli(command, `${queue}${command.slice(0, 2)}`, ...more), command).toMatchObject({ code: 0, stderr })
-    })
-    await Promise.all([...all, expect(cli('get', queue)).resolves.toMatchObject({ code: 0, stderr: '' })])
-    // It has a setting since.
-    expect(await cli('resume', `${queue}pa`)).toMatchObject({ code: 0, stderr: '' })
+    const hint = `No queue has this name. Did you mean "${queue}"?\n`
+    const other = `${queue}x`
+    for (const args of [['pause'], ['set', '--ttl', '7d']] as const) {
+      const [command, ...more] = args
+      expect(await cli(command, other, ...more), command).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: `${hint}error: Nothing has changed: without a terminal to ask on, --yes is needed\n`,
+      })
+    }
+    for (const command of ['resume', 'unset'])
+      expect(await cli(command, other), command).toMatchObject({ code: 1, stdout: '', stderr: `error: ${hint}` })
+    expect(await sluice.operate.queues.settings.list()).toEqual([])
+    expect(await cli('get', other)).toMatchObject({ code: 0, stderr: hint })
+    expect(await cli('get', queue)).toMatchObject({ code: 0, stderr: '' })
+    expect(await cli('pause', other, '--yes')).toMatchObject({ code: 0, stderr: hint })
+    // It is paused since.
+    expect(await cli('resume', other)).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  test('says of a stream which queues its groups have', async ({ database, sluice, queue }) => {
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'billing')
+    const hint = `"${queue}" is a stream. Its groups have the queues ${queue}:billing.`
+    const run = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    expect((await run('dead', 'list', queue)).stderr).toBe(`No dead letters match. ${hint}\n`)
+    expect(await run('queue', 'pause', queue)).toMatchObject({ code: 1, stderr: expect.stringContaining(hint) })
+  })
+
+  test('pause says what the reason was, and keeps it unless another is given', async ({ database, sluice, queue }) => {
+    const pause = (...args: string[]) => runCli(['queue', 'pause', queue, ...args], { DATABASE_URL: database.url })
+    await sluice.operate.queues.pause(queue, { by: 'ada', reason: 'the provider' })
+    expect((await pause()).stdout).toMatch(/was paused already, \d+m?s ago by ada: the provider\.\n$/)
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ pausedBy: 'ada' })
+    const { stdout } = await pause('--by', 'bob', '--reason', 'a test')
+    expect(stdout).toMatch(/was paused already, .* by ada: the provider\. Now its reason is: a test\n$/)
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ pausedBy: 'bob', pauseReason: 'a test' })
   })
 
   test('names the settings of unset as set takes them', async ({ database, queue }) => {
     const cli = (...args: string[]) => runCli(['queue', ...args], { DATABASE_URL: database.url })
-    expect(await cli('set', queue, '--on-expiry', 'explode')).toMatchObject({
+    expect(await cli('set', queue, '--on-expiry', 'explode', '--yes')).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(/^error: --on-expiry: expected 'drop'/m),
     })
     expect(await cli('unset', queue, 'foo')).toMatchObject({ code: 2, stderr: expect.stringContaining('on-expiry') })
-    await cli('set', queue, '--max-attempts', '5', '--ttl', '7d')
+    await cli('set', queue, '--max-attempts', '5', '--ttl', '7d', '--yes')
     expect(await cli('unset', queue, 'max-attempts', 'ttl')).toMatchObject({
       code: 0,
       stdout: `Unset max-attempts, ttl of ${queue}.\n`,
@@ -42,7 +75,7 @@ describe('sluice message reschedule', () => {
     ])
     for (const args of [
       [],
-      ['--in', '1h', '--at', '2050-01-31T09:00:00Z'],
+      ['--delay', '1h', '--at', '2050-01-31T09:00:00Z'],
       ['--at', '2050-01-31 09:00'],
       ['--at', 'x'],
     ])

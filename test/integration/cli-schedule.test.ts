@@ -11,12 +11,11 @@ describe('sluice schedule', () => {
       'set',
       'nightly',
       queue,
+      '{"n": 1}',
       '--cron',
       '0 3 * * *',
       '--zone',
       'Asia/Tokyo',
-      '--payload',
-      '{"n": 1}',
       '--no-overlap',
       '--grace',
       '5m',
@@ -65,7 +64,7 @@ describe('sluice schedule', () => {
       [['--cron', '* * * * *', '--zone', 'Mars'], 'a time zone'],
       [[], 'expected either --cron or --every, received neither'],
       [['--every', '1x'], 'Expected a duration'],
-      [['--every', '1h', '--payload', '{'], 'Expected JSON'],
+      [['{', '--every', '1h'], 'Expected JSON'],
       [['--every', '1h', '--catch-up', '/'], 'Expected how many, how old, or both'],
       [['--every', '1h', '--missed', 'some'], 'Expected skip, last or all'],
     ] as const) {
@@ -96,7 +95,7 @@ describe('sluice schedule', () => {
     await database.sql(`UPDATE sluice.schedule SET error = 'no such zone' WHERE name = 'wrong'`)
     const { stdout } = await runCli(['status', '--queue', queue], env)
     expect(stdout).toMatch(/^late +\S+ +every 1d +now /m)
-    expect(stdout).toMatch(/schedule late is late by .*: no worker enqueues it/)
-    expect(stdout).toContain('schedule wrong fails: no such zone')
+    expect(stdout).toMatch(/schedule late: late by .*: no worker enqueues it/)
+    expect(stdout).toContain('schedule wrong: fails: no such zone')
   })
 })

@@ -120,12 +120,23 @@ describe('sluice group, of a group that stops', () => {
     await sluice.streams.set(queue, { partitions: 1 })
     await append(database, queue, 2)
     expect((await run('group', 'set', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
-    const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
+    const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => {
+      throw new Error('no')
+    })
     await pipeline.runOnce()
     expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 partition stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --partition 0, sluice group skip ${queue} g 1`,
+      `${queue}, group g: partition 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: Error: no\n    → npx sluice group retry ${queue} g --partition 0 # or: npx sluice group skip ${queue} g 1`,
     )
+    const { stdout } = await run('group', 'partitions', queue, 'g')
+    expect(stdout).toMatch(/^ +0 +0 +1 +2 .* stopped by event 1: failed 1 of 1 attempts: Error: no$/m)
+    expect(stdout).toMatch(
+      /failures of event 1 in partition 0\n +\S+Z +attempt 1 on .*: failed 1 of 1 attempts: Error: no\n +at /,
+    )
+    expect(await run('group', 'partitions', queue, 'h')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('has no group "h"'),
+    })
     expect((await run('group', 'retry', queue, 'g', '--partition', '0')).stdout).toBe('Unblocked 1 partition.\n')
     expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No partition was blocked.\n')
     await pipeline.runOnce()

@@ -115,7 +115,7 @@ describe('sluice status', () => {
     expect(stdout).toMatch(/^alive:1 +yes +0 +\d+m?s ago +served$/m)
     expect(stdout).toMatch(/^gone:2 +no +2 +\d+m?s ago +lonely, served$/m)
     expect(stdout).toMatch(
-      /needs attention\n {2}lonely: 3 ready, .*no live worker.*\n {2}worker gone:2 .*2 messages.*\n(?:.*\n)* {2}lonely: 1 dead/,
+      /needs attention\n(?:.*\n)*? {2}lonely: 3 ready, .*no live worker.*\n {4}→ .*\n {2}lonely: 1 dead letter\n(?:.*\n)* {2}worker gone:2 .*: gone with 2 messages/,
     )
 
     const json: unknown = JSON.parse((await cli('status', '--json', '--queue', 'lonely')).stdout)
@@ -158,10 +158,18 @@ describe('sluice status', () => {
       groups: [],
       settings: [],
       limits: [],
-      needsAttention: [
-        { kind: 'noWorker', queue: 'lonely', messages: 3, text: expect.any(String) },
-        { kind: 'workerGone', worker: 'gone:2', messages: 2, text: expect.any(String) },
-        { kind: 'deadLetters', queue: 'lonely', messages: 1, text: expect.any(String) },
+      attention: [
+        {
+          kind: 'queues.no_worker',
+          severity: 'wrong',
+          subject: 'lonely',
+          queue: 'lonely',
+          messages: 3,
+          text: expect.stringMatching(/^3 ready, the oldest for .*, and no live worker consumes it$/),
+          remedy: 'npx sluice explain lonely',
+        },
+        expect.objectContaining({ kind: 'queues.dead_letters', messages: 1, text: '1 dead letter' }),
+        expect.objectContaining({ kind: 'workers.gone', worker: 'gone:2', messages: 2 }),
       ],
     })
   })

@@ -65,6 +65,7 @@ describe('docs/sql.md', () => {
       'free_keys',
       'group_set',
       'is_paused',
+      'move_messages',
       'pause',
       'peek',
       'pop',

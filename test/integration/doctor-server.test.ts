@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../support/servers/databa
 import { ROLES_SQL } from '../support/servers/logins.ts'
 import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { startStandbyPair } from '../support/servers/standby-pair.ts'
-import { test } from '../support/sluice.ts'
+import { startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 async function fresh(): Promise<TestDatabase> {
@@ -113,6 +113,74 @@ describe('connections', () => {
   })
 })
 
+describe('connections that live workers have planned', () => {
+  test('beyond the limit of the database are found, until they plan fewer', async () => {
+    const database = await fresh()
+    const worker = startTestSluice(database, { pollInterval: '100ms' })
+    const pipeline = worker
+      .pipeline('orders', { concurrency: 30 })
+      .handle(() => undefined)
+      .start()
+    const planned = async (connections: number) =>
+      (await database.sql('SELECT FROM sluice.worker WHERE connections = $1', [connections])).length > 0
+    await waitFor(() => planned(32), { what: 'a heartbeat' })
+    expect(await found(database, 'connections.planned')).toEqual([])
+    await database.sql(`ALTER DATABASE ${nameOf(database)} CONNECTION LIMIT 31`)
+    expect(await found(database, 'connections.planned')).toMatchObject([
+      {
+        severity: 'warning',
+        subject: `database ${nameOf(database)}`,
+        finding: `1 live workers may open 32 connections at full load, and the database ${nameOf(database)} allows 31`,
+        remedy: `ALTER DATABASE ${nameOf(database)} CONNECTION LIMIT -1;`,
+      },
+    ])
+    pipeline.setConcurrency(29)
+    await waitFor(() => planned(31), { what: 'the next heartbeat' })
+    expect(await found(database, 'connections.planned')).toEqual([])
+  })
+})
+
+describe('bloat', () => {
+  test('of a table and of an index is found by an estimate, and gone after their remedies', async () => {
+    const database = await fresh()
+    // The last rows stay, so that VACUUM gives nothing back. Pages that are filled to a tenth are like those from which most rows have been removed.
+    await database.sql(`ALTER TABLE sluice.action SET (fillfactor = 10);
+      CREATE INDEX wide ON sluice.action (actor, application) WITH (fillfactor = 10);
+      INSERT INTO sluice.action (actor, login, application, action, count)
+      SELECT md5(n::text) || repeat('x', 150), 'me', md5(n::text) || repeat('y', 200), 'message.cancel', 1 FROM generate_series(1, 30000) n`)
+    await database.sql('REINDEX INDEX sluice.wide; ANALYZE sluice.action')
+    await database.sql('DELETE FROM sluice.action WHERE id <= 29000')
+    await database.sql('VACUUM ANALYZE sluice.action')
+    await database.sql('ALTER TABLE sluice.action RESET (fillfactor); ALTER INDEX sluice.wide RESET (fillfactor)')
+    const bloated = async () => found(database, 'vacuum.bloat')
+    // Statistics reach others with some delay.
+    const [table, index] = await waitFor(async () => ((await bloated()).length === 2 ? bloated() : undefined), {
+      what: 'both to be found',
+    })
+    expect(table).toMatchObject({
+      severity: 'warning',
+      subject: 'table sluice.action',
+      finding: expect.stringMatching(/^sluice.action has \d+ MB, and its 1000 rows need about \d+ kB, by an estimate/),
+    })
+    expect(index).toMatchObject({ subject: 'index sluice.wide', remedy: 'REINDEX INDEX CONCURRENTLY sluice.wide;' })
+    await database.sql(index!.remedy)
+    expect(await bloated()).toMatchObject([{ subject: 'table sluice.action' }])
+    await database.sql(table!.remedy.split(';')[0]!)
+    expect(await bloated()).toEqual([])
+  })
+
+  test('of a table without statistics is unknown', async () => {
+    const database = await fresh()
+    await database.sql(`ALTER TABLE sluice.action SET (fillfactor = 10, autovacuum_enabled = off);
+      INSERT INTO sluice.action (actor, login, action, count)
+      SELECT repeat('x', 500), 'me', 'message.cancel', 1 FROM generate_series(1, 10000) n`)
+    await waitFor(async () => (await found(database, 'vacuum.bloat')).length > 0, { what: 'the count of its rows' })
+    expect(await found(database, 'vacuum.bloat')).toMatchObject([
+      { severity: 'unknown', subject: 'table sluice.action', remedy: 'ANALYZE sluice.action;' },
+    ])
+  })
+})
+
 describe('the horizon', () => {
   test('is held by a session with an open transaction: which, since when, and what that costs', async () => {
     const database = await fresh()
@@ -131,7 +199,7 @@ describe('the horizon', () => {
       severity: 'warning',
       subject: `process ${rows[0]?.pid}`,
       finding: expect.stringMatching(
-        /^A session of postgres \(a report\), idle in transaction, has had a transaction open for \d+ s: .* 12\d{3} dead rows, the most in sluice.message$/,
+        /^A session of postgres \(a report\), idle in transaction, has had a transaction open for \d+m?s: .* 12\d{3} dead rows, the most in sluice.message$/,
       ),
     })
     await database.sql('VACUUM sluice.message')
@@ -140,7 +208,7 @@ describe('the horizon', () => {
         severity: 'warning',
         subject: 'table sluice.message',
         finding: expect.stringMatching(
-          /has 12000 dead rows and \d+ live ones; autovacuum should begin at \d+; .* \d+ s ago/,
+          /has 12000 dead rows and \d+ live ones; autovacuum should begin at \d+; .* \d+m?s ago/,
         ),
       },
     ])
@@ -200,7 +268,7 @@ describe('the horizon', () => {
       check: 'horizon.prepared',
       severity: 'warning',
       subject: `prepared transaction 'it''s mine'`,
-      finding: expect.stringMatching(/^postgres prepared it \d+ s ago, and it is neither committed nor rolled back/),
+      finding: expect.stringMatching(/^postgres prepared it \d+m?s ago, and it is neither committed nor rolled back/),
     })
     await server.sql(prepared!.remedy.split(';')[0]!)
     expect(await found(server, 'horizon', '0')).toEqual([])

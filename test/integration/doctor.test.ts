@@ -1,5 +1,8 @@
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { ack } from '../../src/message.ts'
+import type { Finding } from '../../src/table/operate/doctor.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { findingsOf, found } from '../support/rows/findings.ts'
 import { append, makeStream } from '../support/rows/streams.ts'
@@ -7,6 +10,7 @@ import { createTestDatabase, type TestDatabase } from '../support/servers/databa
 import { ROLES_SQL } from '../support/servers/logins.ts'
 import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 async function fresh(): Promise<TestDatabase> {
   const database = await createTestDatabase()
@@ -49,7 +53,7 @@ describe('the doctor finds nothing', () => {
     END $$`)
     const definition = `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname LIKE 'tenant: 1 to 255 bytes, w%'`
     const [now] = await database.sql(definition)
-    const [made] = await database.sql(`SELECT definition AS pg_get_constraintdef FROM sluice.made
+    const [made] = await database.sql(`SELECT definition AS pg_get_constraintdef FROM sluice.object_definition
       WHERE name LIKE 'sluice.schedule."tenant: 1%'`)
     expect(now).not.toEqual(made)
     expect(await findingsOf(database)).toEqual([])
@@ -248,10 +252,128 @@ describe('the doctor', () => {
     expect(await found(database, 'doctor')).toEqual([])
   })
 
+  test('tells groups of conditions apart that differ in nothing but parentheses', async () => {
+    const database = await fresh()
+    const change = (condition: string) =>
+      database.sql(`ALTER TABLE sluice.slot DROP CONSTRAINT slot_range;
+        ALTER TABLE sluice.slot ADD CONSTRAINT slot_range CHECK (${condition})`)
+    const blank = "held = '{}'"
+    await change(`(slot >= 0 AND ${blank}) OR slot > 0`)
+    await database.sql(`SELECT sluice_private.note_definitions('{sluice.slot}')`)
+    await change(`slot >= 0 AND (${blank} OR slot > 0)`)
+    expect(await findingsOf(database)).toMatchObject([
+      { check: 'schema.changed', severity: 'error', subject: 'constraint sluice.slot.slot_range' },
+    ])
+    await change(`(slot >= 0 AND ${blank}) OR (slot > 0)`)
+    expect(await findingsOf(database)).toEqual([])
+  })
+
+  test('tells groups apart in a view too, and finds nothing in a view that was made from its own words', async () => {
+    const database = await fresh()
+    const make = (condition: string) =>
+      database.sql(`CREATE OR REPLACE VIEW sluice.mine AS SELECT c.id FROM sluice.claim c WHERE ${condition}`)
+    await make('c.id > 0 AND (c.id < 9 OR c.lease_ms BETWEEN 5 AND 9 AND c.id > 1)')
+    await database.sql(`SELECT sluice_private.note_definitions('{sluice.mine}')`)
+    await database.sql(
+      `DO $$ BEGIN EXECUTE 'CREATE OR REPLACE VIEW sluice.mine AS ' || pg_get_viewdef('sluice.mine'::regclass); END $$`,
+    )
+    expect(await findingsOf(database)).toEqual([])
+    await make('(c.id > 0 AND c.id < 9) OR c.lease_ms BETWEEN 5 AND 9 AND c.id > 1')
+    expect(await findingsOf(database)).toMatchObject([{ check: 'schema.changed', subject: 'view sluice.mine' }])
+  })
+
+  test('looks at what it can within the statement_timeout of its session, and says what it could not look at', async () => {
+    const database = await fresh()
+    await database.sql(`INSERT INTO sluice.message (queue, payload, due_at, priority)
+      SELECT 'q' || n, '1', now() - interval '1 hour', 5 FROM generate_series(1, 2000) n`)
+    const client = await database.pool.connect()
+    onTestFinished(() => client.release(true))
+    await database.sql(`CREATE OR REPLACE FUNCTION sluice_private.doctor_horizon(open_for interval)
+      RETURNS SETOF sluice_private.finding LANGUAGE sql SET search_path = pg_catalog, pg_temp
+      AS 'SELECT pg_sleep(60)::text, NULL, NULL, NULL, NULL'`)
+    await client.query(`SET statement_timeout = '3s'`)
+    const { rows } = await client.query<Finding>(
+      `SELECT d.check, d.severity, d.subject, d.finding FROM sluice.doctor() d WHERE d.check NOT LIKE 'settings.%'`,
+    )
+    const failed = rows.filter(({ check }) => check === 'doctor.failed')
+    expect(failed[0]).toMatchObject({
+      severity: 'unknown',
+      subject: 'doctor_horizon',
+      finding: 'It could not look: the time of statement_timeout, 3s, is over',
+    })
+    expect(failed.map(({ subject }) => subject)).toContain('doctor_consumers')
+    expect(rows[0]).toMatchObject({ check: 'schema.changed', subject: expect.stringContaining('doctor_horizon') })
+  })
+
+  test('ends at once where its statement is cancelled', async () => {
+    const database = await fresh()
+    await database.sql(`CREATE OR REPLACE FUNCTION sluice_private.doctor_schema(open_for interval)
+      RETURNS SETOF sluice_private.finding LANGUAGE sql SET search_path = pg_catalog, pg_temp
+      AS 'SELECT pg_sleep(60)::text, NULL, NULL, NULL, NULL'`)
+    const client = await database.pool.connect()
+    onTestFinished(() => client.release(true))
+    const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+    const examined = client.query('SELECT * FROM sluice.doctor()')
+    examined.catch(() => undefined)
+    const sleeping = `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'`
+    await waitFor(async () => (await database.sql(sleeping, [rows[0]?.pid])).length > 0, {
+      what: 'the doctor to sleep',
+    })
+    await expect(examined).rejects.toMatchObject({ code: '57014' })
+  })
+
+  test('lists twenty findings of a check, and says how many more there are, and that it looked at no more queues', async () => {
+    const database = await fresh()
+    await database.sql(`INSERT INTO sluice.message (queue, payload, due_at, priority)
+      SELECT 'q' || n, '1', now() - interval '1 hour', 5 FROM generate_series(1, 1100) n`)
+    const findings = await findingsOf(database)
+    const unconsumed = findings.filter(({ check }) => check === 'queues.no_worker')
+    expect(unconsumed).toHaveLength(21)
+    expect(unconsumed[20]).toMatchObject({
+      severity: 'error',
+      subject: '1080 more',
+      finding: 'This check has 1100 findings, and the first 20 are listed',
+      remedy: expect.stringContaining('sluice_private.doctor_consumers'),
+    })
+    expect(findings.filter(({ check }) => check === 'queues.many')).toMatchObject([
+      { severity: 'unknown', finding: expect.stringContaining('the first 1000 by name were looked at') },
+    ])
+    const { stdout } = await runCli(['doctor', '--json'], { DATABASE_URL: database.url })
+    const subjects = JSON.parse(stdout).map(({ subject }: Finding) => subject)
+    expect(subjects).toEqual(expect.arrayContaining(['1080 more', 'queues']))
+  })
+
+  test('finds a worker whose login may not write its activity', async () => {
+    const database = await fresh()
+    const role = `sluice_test_${randomBytes(6).toString('hex')}`
+    await database.sql(`CREATE ROLE ${role} LOGIN PASSWORD 'x'`)
+    onTestFinished(async () => {
+      await database.sql(`DROP OWNED BY ${role}`)
+      await database.sql(`DROP ROLE ${role}`)
+    })
+    const [worker] = await database.sql<{ id: number }>(
+      `INSERT INTO sluice.worker (name, host, pid, version) VALUES ('w', 'h', 1, '0') RETURNING id`,
+    )
+    const client = new pg.Client(Object.assign(new URL(database.url), { username: role, password: 'x' }).href)
+    await client.connect()
+    onTestFinished(() => client.end())
+    await client.query('SELECT pg_advisory_lock(746502, $1)', [worker?.id])
+    expect(await findingsOf(database)).toMatchObject([
+      {
+        check: 'privileges.worker',
+        severity: 'warning',
+        subject: 'worker w',
+        remedy: `npx sluice roles # and then: GRANT sluice_worker TO ${role};`,
+      },
+    ])
+    await database.sql(`GRANT INSERT ON sluice.worker_activity TO ${role}`)
+    expect(await findingsOf(database)).toEqual([])
+  })
+
   test('takes no difference for damage where another version of the server has written the definition', async () => {
     const database = await fresh()
-    await database.sql(`UPDATE sluice.made SET server = server - 1;
-      UPDATE sluice.made SET definition = definition || ' in other words'
+    await database.sql(`UPDATE sluice.object_definition SET server = server - 1;
+      UPDATE sluice.object_definition SET definition = definition || ' in other words'
       WHERE name IN ('sluice.message_due_idx', 'sluice.claims') AND kind IN ('index', 'view')`)
     const [unknown, ...others] = await findingsOf(database)
     expect(others).toEqual([])
@@ -267,14 +389,14 @@ describe('the doctor', () => {
 
   test('says that it cannot compare where nothing is noted', async () => {
     const database = await fresh()
-    await database.sql('TRUNCATE sluice.made; DROP INDEX sluice.message_due_idx')
-    expect(await findingsOf(database)).toMatchObject([{ check: 'schema.made', severity: 'unknown' }])
+    await database.sql('TRUNCATE sluice.object_definition; DROP INDEX sluice.message_due_idx')
+    expect(await findingsOf(database)).toMatchObject([{ check: 'schema.definitions', severity: 'unknown' }])
   })
 
   test('compares with what later migrations note, which bless nothing but what they name', async () => {
     const database = await fresh()
     await database.sql(`DROP INDEX sluice.message_due_idx; CREATE INDEX another ON sluice.message (queue, priority);
-      DROP INDEX sluice.message_lease_idx; SELECT sluice_private.note_made('{sluice.another,sluice.message_due_idx}')`)
+      DROP INDEX sluice.message_lease_idx; SELECT sluice_private.note_definitions('{sluice.another,sluice.message_due_idx}')`)
     expect(await findingsOf(database)).toMatchObject([
       { check: 'schema.missing', subject: 'index sluice.message_lease_idx' },
     ])

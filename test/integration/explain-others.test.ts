@@ -1,6 +1,5 @@
-import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import { busyWorker, reasonOf, words } from '../support/explain/reasons.ts'
+import { busyWorker, reasonOf, sessionOf, words } from '../support/explain/reasons.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -137,8 +136,13 @@ describe('a queue', () => {
       .runOnce()
     const before = await sluice.operate.queues.explain(queue)
     expect(reasonOf(before, 'held')).toMatchObject({
-      details: { slots: 1, message: first },
-      remedy: `npx sluice explain ${queue} ${first}`,
+      explanation: expect.stringMatching(
+        new RegExp(
+          `^Ordering key "${same[0]}" waits for message ${first}, whose attempt 1 failed, and which is tried again in 59m \\d+s\\. Its error: "no card"\\. 1 due message of the key waits\\.$`,
+        ),
+      ),
+      details: { slots: 1, message: first, orderingKey: same[0], count: 1, more: false },
+      remedy: `npx sluice message run-now ${queue} ${first}`,
     })
     expect(words(before)).not.toContain('slot_busy')
     await busyWorker(sluice, queue, {}, { orderingKey: other })
@@ -157,6 +161,22 @@ describe('a queue', () => {
       application: 'by hand',
     })
     expect(words(explanation)).not.toContain('due_now')
+  })
+
+  test('has keys held in five slots names three, and how many more there are', async ({ database, queue, sluice }) => {
+    const keys = Array.from({ length: 40 }, (_, at) => `key ${at}`)
+    for (const orderingKey of keys) await put(sluice, queue, [1, 2], { orderingKey })
+    await sluice
+      .pipeline(queue, { retry: RETRY, batchSize: 100 })
+      .handle(() => raise('no card'))
+      .runOnce()
+    const slots = await database.sql('SELECT DISTINCT slot FROM sluice.message WHERE queue = $1', [queue])
+    const { headline, others } = await sluice.operate.queues.explain(queue)
+    const held = [headline, ...others].filter(({ reason }) => reason === 'held')
+    expect(held).toHaveLength(3)
+    expect(held.map(({ details }) => details.count)).toEqual([1, 1, 1])
+    expect(held[0]?.explanation).toMatch(/1 due message of the key waits\.$/)
+    expect(held[2]?.explanation).toContain(`and keys in ${slots.length - 3} other slots are held as well.`)
   })
 
   test('has its limits reached, of the queue and of tenants', async ({ database, queue, sluice }) => {
@@ -408,11 +428,3 @@ describe('a schedule', () => {
     expect(words(await sluice.schedules.explain(name))).toEqual(['ended', 'skipped'])
   })
 })
-
-/** A session with a name, which ends with the test. */
-async function sessionOf(database: TestDatabase, name: string): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: database.url, application_name: name })
-  await client.connect()
-  onTestFinished(() => client.end())
-  return client
-}

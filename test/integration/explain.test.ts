@@ -1,13 +1,11 @@
-import pg from 'pg'
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { deadLetter, retryLater } from '../../src/message.ts'
 import { recordBatches, registerWorker, workerIdOf } from '../../src/table/worker/worker.ts'
-import { busyWorker, reasonOf, words } from '../support/explain/reasons.ts'
+import { busyWorker, reasonOf, sessionOf, words } from '../support/explain/reasons.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { keepHistory } from '../support/rows/history.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
-import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
@@ -346,7 +344,7 @@ describe('a due message', () => {
     const ids = await put(sluice, queue, [1, 2, 3])
     const third = await sluice.operate.messages.explain(queue, ids[2]!)
     expect(third.headline).toMatchObject({ reason: 'behind', details: { count: 2, more: false } })
-    expect(third.headline.explanation).toMatch(/^It has been due for \d+m?s, and 2 due messages go before it\.$/)
+    expect(third.headline.explanation).toMatch(/^It has been due for \d+m?s, and 2 due messages wait before it\.$/)
     expect(words(await sluice.operate.messages.explain(queue, ids[0]!))).toEqual(['due_now'])
   })
 
@@ -441,11 +439,3 @@ describe('a message that is not there', () => {
     expect(words(await sluice.operate.messages.explain(queue, rows[0].id))).toEqual(['no_worker'])
   })
 })
-
-/** A session with a name, which ends with the test. */
-async function sessionOf(database: TestDatabase, name: string): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: database.url, application_name: name })
-  await client.connect()
-  onTestFinished(() => client.end())
-  return client
-}

@@ -110,7 +110,7 @@ describe('an outcome', () => {
         .runOnce()
       expect(await left(database, queue)).toEqual([{ id: retried, attempt: 1, error: stored }])
       expect(await database.sql('SELECT id, reason, error FROM sluice.dead_letters WHERE queue = $1', [queue])).toEqual(
-        [{ id: dead, reason: stored === '' ? 'no reason given' : stored, error: stored }],
+        [{ id: dead, reason: stored.trim() === '' ? 'no reason given' : stored, error: stored }],
       )
     },
   )

@@ -17,6 +17,7 @@ import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { put } from '../support/rows/claim-session.ts'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/servers/database.ts'
+import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { waitFor } from '../support/wait.ts'
 
 const names = migrationSql().map((migration) => migration.name)
@@ -209,6 +210,67 @@ describe('a check before a migration', () => {
     expect([json.code, JSON.parse(json.stdout)]).toEqual([0, expect.objectContaining({ ready: true, pending: names })])
   })
 
+  test('names the session that runs another migration, however short', async () => {
+    const database = await fresh({ migrated: false })
+    const other = await session(database, 'another migration')
+    await other.query('BEGIN; SELECT pg_advisory_xact_lock(746500, 0)')
+    expect(await checkMigration(database.url)).toMatchObject({
+      ready: false,
+      problem: null,
+      blockedBy: [{ application: 'another migration', pid: await pidOf(other) }],
+    })
+    await other.query('ROLLBACK')
+    expect(await checkMigration(database.url)).toMatchObject({ ready: true, blockedBy: [] })
+  })
+
+  test('names the session that has created the schema and not committed it, and creates none itself', async () => {
+    const database = await fresh({ migrated: false })
+    const other = await session(database, 'psql')
+    await other.query('BEGIN; CREATE SCHEMA sluice')
+    expect(await checkMigration(database.url)).toMatchObject({
+      ready: false,
+      blockedBy: [{ application: 'psql', pid: await pidOf(other) }],
+    })
+    await other.query('ROLLBACK')
+    expect(await checkMigration(database.url)).toMatchObject({ ready: true, blockedBy: [] })
+    expect(await database.sql(`SELECT FROM pg_namespace WHERE nspname = 'sluice'`)).toEqual([])
+  })
+
+  test('names who has locked a table against readers, and does not wait for the end of that', async () => {
+    const database = await fresh()
+    const other = await session(database, 'VACUUM FULL')
+    await other.query('BEGIN; LOCK TABLE sluice.worker IN ACCESS EXCLUSIVE MODE')
+    const { code, stdout } = await runCli(['migrate', '--check'], { DATABASE_URL: database.url })
+    expect(code).toBe(1)
+    expect(stdout).toContain(`session ${await pidOf(other)} (postgres, VACUUM FULL)`)
+    expect(await checkMigration(database.url)).toMatchObject({ ready: false, versions: null, pending: [] })
+    await other.query('ROLLBACK')
+    expect(await checkMigration(database.url)).toMatchObject({ ready: true, versions: [] })
+  })
+
+  test('counts a prepared transaction only if it has locked something of the schema', async () => {
+    const server = await startRestartableServer({ max_prepared_transactions: 3 })
+    await server.sql(`CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+      LANGUAGE sql IMMUTABLE AS 'SELECT 0, 0'`)
+    await server.sql('CREATE TABLE mine (n integer)')
+    const client = new pg.Client(server.url)
+    await client.connect()
+    onTestFinished(() => client.end())
+    await client.query(`BEGIN; INSERT INTO mine VALUES (1); PREPARE TRANSACTION 'elsewhere'`)
+    await client.query(`BEGIN; LOCK TABLE sluice.message; PREPARE TRANSACTION 'here'`)
+    const found = await waitFor(
+      async () => {
+        const check = await checkMigration(server.url)
+        return check.blockedBy.length > 0 ? check : undefined
+      },
+      { what: 'it to be five seconds old' },
+    )
+    expect(found).toMatchObject({ ready: false, blockedBy: [{ pid: 0, application: 'here', state: 'prepared' }] })
+    await server.sql(`ROLLBACK PREPARED 'here'`)
+    expect(await checkMigration(server.url)).toMatchObject({ ready: true, blockedBy: [] })
+    await server.sql(`ROLLBACK PREPARED 'elsewhere'`)
+  })
+
   test('of one that no longer serves this package says to upgrade it', async () => {
     const database = await fresh()
     await database.sql(
@@ -346,6 +408,19 @@ async function lockedMigrations(database: TestDatabase): Promise<pg.PoolClient> 
   await holder.query('BEGIN')
   await holder.query('LOCK TABLE sluice.migration')
   return holder
+}
+
+/** A session of somebody else. */
+async function session(database: TestDatabase, application: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: database.url, application_name: application })
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
+
+async function pidOf(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  return rows[0]!.pid
 }
 
 async function untilWaiting(database: TestDatabase, sessions: number): Promise<void> {

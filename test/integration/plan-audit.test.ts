@@ -49,4 +49,21 @@ describe('a page of the audit', () => {
       expect(buffers, plan).toBeLessThan(120)
     },
   )
+
+  test.for(
+    STATISTICS.flatMap((statistics) => [
+      { statistics, of: 'one message', match: { id: '777' } },
+      { statistics, of: 'a message that nobody has touched', match: { id: '999999999' } },
+      { statistics, of: 'one message in a queue', match: { id: '777', queue: 'q.27' } },
+    ]),
+  )('of $of reads no other actions, with statistics: $statistics', async ({ statistics, match }, { client }) => {
+    await setStatistics(client, statistics, 'sluice.action')
+    const page = await recorded((execute) => readAudit(execute, { ...ALL, ...match }, { after: LATEST, limit: 50 }))
+    const { ways, buffers, plan } = await explain(client, page, 'force_custom_plan')
+    expect(
+      ways.filter((one) => one.includes('action')),
+      plan,
+    ).toEqual(['Bitmap Index Scan action_message_idx'])
+    expect(buffers, plan).toBeLessThan(120)
+  })
 })

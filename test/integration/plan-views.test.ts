@@ -1,7 +1,8 @@
 import pg from 'pg'
 import { describe, inject } from 'vitest'
+import { readBacklogs } from '../../src/table/operate/backlogs.ts'
 import { listDeadLetters, readDeadLetter } from '../../src/table/operate/dead-letters.ts'
-import { readMessagePage } from '../../src/table/operate/message-pages.ts'
+import { readListedMessages, readMessagePage } from '../../src/table/operate/message-pages.ts'
 import { peekMessages, readMessageStatus } from '../../src/table/operate/message-status.ts'
 import { readQueueNames } from '../../src/table/operate/queue-status.ts'
 import { PLAN_BY_INDEX } from '../../src/table/planner.ts'
@@ -55,7 +56,10 @@ const dead = /^Index (Only )?Scan dead_letter_pkey$/
 const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
 
 const few = /^(Seq Scan (claim|queue)|Index (Only )?Scan (claim|queue)_\w+)$/
-const ofBacklogs = [due, slots, dead, few, /^Index (Only )?Scan message_pkey$/]
+const retrying = /^Index (Only )?Scan message_retrying_idx$/
+// The slots of a queue are 257 rows at most. Failed messages have been updated, so that they are analyzed before they are many.
+const heldKeys = /^Bitmap (Index Scan (slot_pkey|message_retrying_idx|message_lease_idx)|Heap Scan)$/
+const ofBacklogs = [heldKeys, due, slots, retrying, dead, few, /^Index (Only )?Scan message_pkey$/]
 
 const VIEWS: readonly (Polled & { readonly text: string })[] = [
   {
@@ -164,6 +168,26 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
     send: readQueueNames,
     ways: [/^Index (Only )?Scan (message|dead_letter)_pkey$/, died, workers, /^Sort$/],
     buffers: 600,
+  },
+  {
+    name: 'the backlog of a queue',
+    send: (execute) => readBacklogs(execute, 'busy'),
+    ways: [...ofBacklogs, ...aside],
+    buffers: 12_000,
+  },
+  {
+    name: 'the backlogs of all queues',
+    send: (execute) => readBacklogs(execute, null),
+    // What is sorted is a row per queue.
+    ways: [...ofBacklogs, died, ...aside, /^Incremental Sort$/],
+    // Up to 10,000 entries of each queue, and the first of each slot.
+    buffers: 150_000,
+  },
+  {
+    name: 'the latest page without payloads',
+    send: (execute) => readListedMessages(execute, { ...ALL, queue: 'busy' }, { ...PAGE, order: 'newest' }),
+    ways: messages,
+    buffers: 100,
   },
   {
     name: 'one message',

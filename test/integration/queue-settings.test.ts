@@ -179,9 +179,9 @@ describe('sluice queue', () => {
       '{"kind":"fixed","delay":"30s"}',
     ]
     const told = 'ttl 7d, max-attempts 5, retry {"kind":"fixed","delay":30000}, rate 100/1m/10'
-    expect(await stdout('queue', 'set', queue, ...set, '--by', 'ada')).toBe(`Queue ${queue}: ${told}`)
+    expect(await stdout('queue', 'set', queue, ...set, '--by', 'ada', '--yes')).toBe(`Queue ${queue}: ${told}`)
     expect(await stdout('queue', 'pause', queue, '--by', 'bob', '--reason', 'a test')).toBe(`Paused ${queue}.`)
-    expect(await stdout('queue', 'pause', queue)).toBe(`${queue} was paused already.`)
+    expect(await stdout('queue', 'pause', queue)).toMatch(/was paused already, .* by bob: a test\.$/)
     expect(await stdout('queue', 'get', queue)).toMatch(/^paused +.* ago by .*\nttl +7d\nmax-attempts +5\n/)
     expect(await stdout('queue', 'list')).toContain(told)
     const status = await stdout('status')

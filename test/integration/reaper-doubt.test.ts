@@ -106,6 +106,6 @@ test('a reaper looks for nobody from the loss of its connection until six second
   expect(server.asked).toEqual([])
   await vi.advanceTimersByTimeAsync(100)
   const done = reaper.runIfStale()
-  ;(await server.next()).answer([{ id: 9, messages: 1 }])
+  ;(await server.next()).answer([{ id: 9, name: 'dead', messages: 1 }])
   expect(await done).toBe(true)
 })

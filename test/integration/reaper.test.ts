@@ -21,8 +21,8 @@ describe('the reaper', () => {
     const { reaper, events } = await startReaper(database)
     expect(await reaper.runOnce()).toBe(2)
     expect(events).toEqual([
-      { kind: 'worker.crashed', workerId: worker, messages: 3 },
-      { kind: 'worker.crashed', workerId: other, messages: 1 },
+      { kind: 'worker.crashed', workerId: worker, worker: 'dead', messages: 3 },
+      { kind: 'worker.crashed', workerId: other, worker: 'dead', messages: 1 },
     ])
     expect(await evidence(database, queue)).toEqual([
       { message_id: left, worker_id: worker, kind: 'vanished', alone: false },
@@ -43,7 +43,7 @@ describe('the reaper', () => {
     )
     const { reaper, events } = await startReaper(database)
     expect(await reaper.runOnce()).toBe(1)
-    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, messages: 0 }])
+    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, worker: 'dead', messages: 0 }])
     expect(await evidence(database, queue)).toEqual([])
   })
 
@@ -55,7 +55,7 @@ describe('the reaper', () => {
     )
     const { reaper, events } = await startReaper(database)
     expect(await reaper.runOnce()).toBe(1)
-    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, messages: 0 }])
+    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, worker: 'dead', messages: 0 }])
     expect(await evidence(database, queue)).toEqual([])
   })
 
@@ -153,7 +153,7 @@ test('a pass that failed does not count as fresh: the evidence that it would hav
   await expect(failed).rejects.toThrow('the connection ended')
   const next = reaper.runIfStale()
   expect(server.asked).toHaveLength(2)
-  server.asked[1]?.answer([{ id: 9, messages: 1 }])
+  server.asked[1]?.answer([{ id: 9, name: 'dead', messages: 1 }])
   expect(await next).toBe(true)
 })
 
@@ -164,7 +164,7 @@ test('a batch waits for the pass of the interval that is under way, and does not
   const before = reaper.runIfStale()
   const pending = Symbol('pending')
   expect(await Promise.race([before, setImmediate(pending)])).toBe(pending)
-  ;(await server.next()).answer([{ id: 9, messages: 1 }])
+  ;(await server.next()).answer([{ id: 9, name: 'dead', messages: 1 }])
   expect([await pass, await before, server.asked.length]).toEqual([1, true, 1])
 })
 

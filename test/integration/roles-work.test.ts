@@ -295,6 +295,7 @@ describe('a member of sluice_reader', () => {
     await database.sql(`SELECT sluice.enqueue($1, '1', ordering_key => 'k')`, [queue])
     const looks: readonly Promise<unknown>[] = [
       operate.now(),
+      operate.status(),
       operate.queues.list(),
       operate.queues.names(),
       operate.messages.list({ queue, orderingKey: 'k', held: false }),
@@ -403,6 +404,7 @@ describe('a member of sluice_operator', () => {
     const refused = [
       () => operate.messages.change(queue, waiting, { payload: 2 }),
       () => operate.queues.clear(queue),
+      () => operate.queues.move(queue, `${queue}.to`),
       () => operate.queues.settings.set(queue, { maxAttempts: 5 }),
       () => operate.deadLetters.delete({ queue }),
       () => operate.schedules.set('mine', { every: '1h', queue, payload: 1 }),
@@ -435,6 +437,8 @@ describe('a member of sluice_admin', () => {
     await bury(database, { queue, count: 2 })
     expect(await operate.messages.change(queue, waiting, { payload: 2 })).toMatchObject({ result: 'changed' })
     await operate.queues.settings.set(queue, { maxAttempts: 5 })
+    expect(await operate.queues.move(queue, `${queue}.to`)).toMatchObject({ moved: 1 })
+    expect(await operate.queues.move(`${queue}.to`, queue)).toMatchObject({ moved: 1 })
     expect(await operate.queues.clear(queue)).toBe(1)
     expect(await operate.deadLetters.delete({ queue })).toBe(2)
     expect(await statesOf(database, queue)).toEqual([])

@@ -32,6 +32,7 @@ const WITHOUT_A_PATH = [
   'event_partition',
   'first_due_at',
   'idle_lease',
+  'is_locked',
   'leased_keys',
   'lock_due_again',
   'lock_shared',

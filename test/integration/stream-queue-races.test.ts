@@ -6,8 +6,8 @@ import { makeStream } from '../support/rows/streams.ts'
 import { waitFor } from '../support/wait.ts'
 
 /**
- * A claim waits for messages in slots that it has locked. Who takes both away and has got to the first of two slots must not have
- * the messages of the second one by then.
+ * A claim that has locked a slot takes its messages. Who takes both away and has got to the first of two slots must not have the
+ * messages of the second one by then.
  */
 test.for<readonly [string, string]>([
   ['moves a group and drops', `SELECT sluice.seek_group($1, 'g', '{0}', 'drop')::integer AS gone`],

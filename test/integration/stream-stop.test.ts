@@ -94,7 +94,15 @@ describe('a group that stops on failure', () => {
       .poll(
         async () => (await pipeline.runOnce()) && (await sluice.operate.groups.partitions(stops, 'all'))[0]?.blockedBy,
       )
-      .toEqual({ until: null, attempt: 2, error: 'failed 2 of 2 attempts: no' })
+      .toMatchObject({
+        until: null,
+        attempt: 2,
+        error: 'failed 2 of 2 attempts: no',
+        failures: [
+          { attempt: 1, error: 'no' },
+          { attempt: 2, error: 'failed 2 of 2 attempts: no' },
+        ],
+      })
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#2'])
     expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stops}:all`])).toEqual([])

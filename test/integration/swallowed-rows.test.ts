@@ -117,3 +117,27 @@ test('a leased handler that removes its message by the tx of transaction() has h
   expect(await database.sql('SELECT FROM removed')).toHaveLength(1)
   expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [queue])).toEqual([])
 })
+
+test.for([
+  ['UPDATE', 'move'],
+  ['DELETE', 'clear'],
+  ['DELETE', 'cancel'],
+] as const)(
+  'a trigger that returns NULL on %s fails a %s of messages, which stay',
+  async ([event, call], { database, sluice, queue }) => {
+    const id = await sluice.enqueue(sluice.ownTransaction, queue, 1)
+    await database.sql(`
+    CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+    CREATE TRIGGER swallow BEFORE ${event} ON sluice.message FOR EACH ROW EXECUTE FUNCTION swallow()`)
+    const { queues, messages } = sluice.operate
+    const calls = {
+      move: () => queues.move(queue, `${queue}.to`),
+      clear: () => queues.clear(queue),
+      cancel: () => messages.cancel(queue, id),
+    }
+    const failed = await calls[call]().catch((error: unknown) => error)
+    await database.sql('DROP FUNCTION swallow() CASCADE')
+    expect(failed).toMatchObject({ code: 'ROWS_MISSING' })
+    expect(await messages.list({ queue })).toMatchObject({ messages: [{ id }] })
+  },
+)

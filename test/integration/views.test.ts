@@ -39,6 +39,8 @@ describe('the views, which are a public interface,', () => {
           "workers bigint",
           "concurrency integer",
           "paused_at timestamp with time zone",
+          "retrying bigint",
+          "held_keys bigint",
         ],
         "claims": [
           "queue text",
@@ -110,6 +112,7 @@ describe('the views, which are a public interface,', () => {
           "last_error text",
           "open_pid integer",
           "open_for interval",
+          "failures jsonb",
         ],
         "groups": [
           "stream text",
@@ -132,6 +135,16 @@ describe('the views, which are a public interface,', () => {
           "defer_limit integer",
           "keep_unread boolean",
           "created_at timestamp with time zone",
+        ],
+        "held_keys": [
+          "queue text",
+          "ordering_key text",
+          "message_id bigint",
+          "attempt integer",
+          "failed_at timestamp with time zone",
+          "last_error text",
+          "due_at timestamp with time zone",
+          "messages bigint",
         ],
         "in_flight": [
           "queue text",

@@ -93,10 +93,42 @@ describe('claims beside claims', () => {
 
   test('overtake each other if they do not lock their slot, and slide past what is locked', async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    const steps = batch({ limit: 1, twin: [...SLOT_UNLOCKED, ...KEYED_CLAIM_SKIPPING] })
-    const explored = await exploreFor(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }), [
-      'a claims 2 before 1',
-    ])
+    const twin = [...SLOT_UNLOCKED, ...KEYED_CLAIM_SKIPPING]
+    const sessions = { a: batch({ limit: 2, twin }), b: batch({ limit: 1, twin }) }
+    const explored = await exploreFor(stage, claimScenario(stage, keyed, 3, sessions), ['a claims 2 before 1'])
     expect(wrongs(explored)).toContain('a claims 2 before 1')
+  })
+})
+
+/** A session that is no batch locks the first message, unless a batch has it. */
+const locksFirst: ClaimStep = {
+  name: 'locks the first',
+  run: async (session, { queue, ids: [id] }) => {
+    await session.begin()
+    const text = 'SELECT FROM sluice.message WHERE queue = $1 AND id = $2 FOR UPDATE SKIP LOCKED'
+    await session.client.query(text, [queue, id])
+  },
+}
+
+describe('a claim of a key beside a session that locks its first message', () => {
+  const stranger = [locksFirst, commit]
+
+  test('takes nothing of the key while it is locked, and waits for nobody', async ({ stage }) => {
+    const { keyed, free } = await targetsOf(stage.database)
+    for (const target of [keyed, free]) {
+      const explored = await explore(stage, claimScenario(stage, target, 3, { a: batch(), stranger }))
+      expect(summary(explored)).toEqual({ interleavings: 15, waited: 0, wrong: [] })
+    }
+  })
+
+  test('takes the second before the first if it only skips it', async ({ stage }) => {
+    const { keyed, free } = await targetsOf(stage.database)
+    for (const target of [keyed, free]) {
+      const a = batch({ twin: KEYED_CLAIM_SKIPPING })
+      const explored = await exploreFor(stage, claimScenario(stage, target, 3, { a, stranger }), [
+        'a claims 2 before 1',
+      ])
+      expect(wrongs(explored)).toContain('a claims 2 before 1')
+    }
   })
 })

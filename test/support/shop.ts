@@ -28,6 +28,9 @@ export async function fillShop(sluice: Sluice, word = ''): Promise<Shop> {
   await sluice.operate.schedules.set('clean-up', { every: '15m', queue: 'reports', payload: word })
   await sluice.operate.schedules.pause('clean-up', { by: `bob${word}`, reason: `until the disk is larger${word}` })
   await fillStream(sluice, word)
+  await put(sluice, 'exports', [1, 2, 3, 4, 5, 6, 7, 8], { type: typeOf('export.csv', word) })
+  await sluice.claim('exports', { limit: 6, lease: '10m' })
+  await sluice.claim('exports', { limit: 1, lease: '2m' })
   await work(sluice, word)
   return {
     pages: [
@@ -37,6 +40,7 @@ export async function fillShop(sluice: Sluice, word = ''): Promise<Shop> {
       ['dead', '/dead'],
       ['dead-message', `/queues/emails/messages/${dead}`],
       ['workers', '/workers'],
+      ['claims', '/claims'],
       ['schedules', '/schedules'],
       ['streams', '/streams'],
       ['group', '/streams/shop/groups/billing'],
@@ -64,11 +68,21 @@ export async function fillHour(database: Pick<TestDatabase, 'sql'>): Promise<voi
       handling: times(22),
     })
     await database.sql(
-      `INSERT INTO sluice.worker_activity (at, worker_id, queues)
-       SELECT now() - (59 - $1::integer) * interval '1 minute', w, $2::jsonb FROM generate_series(1, 2) w`,
+      `INSERT INTO sluice.worker_activity (at, worker_id, number, queues)
+       SELECT now() - (59 - $1::integer) * interval '1 minute', w, $1::integer, $2::jsonb FROM generate_series(1, 2) w`,
       [minute, JSON.stringify({ orders: done(1), emails: done(0.4) })],
     )
   }
+}
+
+/** What maintenance has found every five minutes: more and more. */
+export async function fillBacklogs(database: Pick<TestDatabase, 'sql'>): Promise<void> {
+  await database.sql(
+    `INSERT INTO sluice.backlog_sample (at, queues, groups)
+     SELECT now() - m * interval '5 minutes', jsonb_build_object('orders', jsonb_build_array(30 + 8 * (12 - m), 9000 * (13 - m))),
+            jsonb_build_object('shop:billing', jsonb_build_array(12 - m / 2, 30000 * (13 - m)))
+     FROM generate_series(0, 12) m`,
+  )
 }
 
 /** Half of them about as long, one of a hundred eight times as long: see sluice.worker_activity. */
@@ -139,7 +153,9 @@ async function work(sluice: Sluice, word: string): Promise<void> {
   const untilStopped = (signal: AbortSignal) =>
     new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
   pipeline.handle((_, { signal }) => untilStopped(signal)).start()
-  await waitFor(async () => (await sluice.operate.workers.inFlight()).length === 2, { what: 'two messages in flight' })
+  await waitFor(async () => (await sluice.operate.workers.inFlight({ queue: 'thumbnails' })).length === 2, {
+    what: 'two messages in flight',
+  })
 }
 
 /** Types have no spaces, and at most 255 bytes. */

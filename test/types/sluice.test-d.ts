@@ -19,6 +19,7 @@ import {
   type HandlerContext,
   type HandlerFor,
   handleDeliveries,
+  type ListedMessage,
   type Message,
   type MessagePage,
   type MessageStatus,
@@ -295,6 +296,9 @@ describe('operate', () => {
     expectTypeOf<DeadLetter['diedAt']>().toEqualTypeOf<Date>()
     expectTypeOf<DeadLetter['payload']>().toBeUnknown()
     expectTypeOf(sluice.operate.messages.list).returns.resolves.toEqualTypeOf<MessagePage>()
+    expectTypeOf(sluice.operate.messages.listWithoutPayloads).returns.resolves.toEqualTypeOf<
+      MessagePage<ListedMessage>
+    >()
     expectTypeOf(sluice.operate.deadLetters.get).returns.resolves.toEqualTypeOf<DeadLetter | undefined>()
   })
 

@@ -51,6 +51,7 @@ describe('the transactions that ran when a claim looked', () => {
         firstLive: new Map([[3, '7']]),
         anyHeld: new Map([[3, true]]),
         walks: [walk],
+        missed: [],
         snapshot: toSnapshot(rowOf(xmax, [], xid)),
       })
     look(100n, 100_000n)

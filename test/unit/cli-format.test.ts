@@ -1,9 +1,11 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
+import { formatAge } from '../../src/basics/spans.ts'
 import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
-import { formatStatus, type StatusPage } from '../../src/cli/show/status.ts'
+import { formatStatus } from '../../src/cli/show/status.ts'
 import { formatTable, type TableColumn } from '../../src/cli/show/table.ts'
-import { formatAge, formatDue, oneLine, printable } from '../../src/cli/show/text.ts'
+import { formatDue, oneLine, printable } from '../../src/cli/show/text.ts'
+import type { Status } from '../../src/index.ts'
 
 const PIPE: View = { paint: (_, text) => text, width: undefined }
 
@@ -108,7 +110,7 @@ describe('formatTable', () => {
 })
 
 describe('formatStatus', () => {
-  const gone: StatusPage['workers'][number] = {
+  const gone: Status['workers'][number] = {
     id: '1',
     name: 'gone:1',
     host: 'host',
@@ -126,7 +128,7 @@ describe('formatStatus', () => {
     { workers: [], says: 'No messages, dead letters or workers.' },
     { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
   ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
-    const nothing = { queues: [], settings: [], limits: [], schedules: [], streams: [], groups: [], needsAttention: [] }
+    const nothing = { queues: [], settings: [], limits: [], schedules: [], streams: [], groups: [], attention: [] }
     const text = formatStatus({ at: new Date(0), workers, ...nothing }, PIPE)
     expect(text.slice(0, says.length)).toBe(says)
   })

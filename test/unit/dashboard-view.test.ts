@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
+import { isRecent } from '../../packages/dashboard/src/view/counts.ts'
+import { withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
-import { shownJson, withoutPasswords } from '../../packages/dashboard/src/view/json.ts'
+import { shownJson } from '../../packages/dashboard/src/view/json.ts'
 import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
 
 describe('HTML', () => {
@@ -45,6 +47,11 @@ describe('JSON', () => {
 test('passwords of URLs are hidden', () => {
   const text = 'connect postgres://app:p@ss/w:rd@db/app?sslpassword=xyz and redis://u:hunter2@cache'
   expect(withoutPasswords(text)).toBe('connect postgres://app:***@db/app?sslpassword=*** and redis://u:***@cache')
+})
+
+test('exact counts are shown until they are half a minute old', () => {
+  expect([0, 29_999, 30_000].map((ageMs) => isRecent({ value: 1, ageMs }))).toEqual([true, true, false])
+  expect(isRecent({ value: undefined, ageMs: 0 })).toBe(false)
 })
 
 test('durations, sizes and lines are short', () => {

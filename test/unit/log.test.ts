@@ -160,12 +160,12 @@ describe('a line', () => {
     ],
     [{ kind: 'connection.restored', role: 'control' }, 'info sluice: the control connection is restored'],
     [
-      { kind: 'worker.crashed', workerId: 4, messages: 3 },
-      'warn sluice: worker 4 vanished with 3 messages in flight, which are available again',
+      { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 3 },
+      'warn sluice: worker web-1:7 (4) vanished with 3 messages in flight, which are available again',
     ],
     [
-      { kind: 'worker.crashed', workerId: 4, messages: 1 },
-      'warn sluice: worker 4 vanished with 1 message in flight, which is available again',
+      { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 1 },
+      'warn sluice: worker web-1:7 (4) vanished with 1 message in flight, which is available again',
     ],
   ])('tells of %o', ([event, line]) => {
     expect(linesOf(event)).toEqual([line])

@@ -10,8 +10,8 @@ test('an outcome has only the keys that were given, so that a strict comparison 
   deepStrictEqual(retryLater({ after: '1s', error: 'busy' }), { kind: 'retry', afterMs: 1_000, error: 'busy' })
 })
 
-test('a dead letter has a reason, also where an empty one was given', () => {
+test('a dead letter has a reason, also where an empty one was given, or one of spaces', () => {
   const outcome = { kind: 'deadLetter', reason: 'no reason given' }
-  deepStrictEqual(deadLetter(''), outcome)
+  for (const empty of ['', ' ', '\n\t ']) deepStrictEqual(deadLetter(empty), outcome)
   deepStrictEqual(OUTCOMES.deadLetter.make('end', { reason: '' }), outcome)
 })

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { CELLS } from '../../bench/cells/index.ts'
 import { fillPage, placesOf, readResults } from '../../bench/report/page.ts'
 import type { CellResult, EntryResult } from '../../bench/report/result.ts'
+import { withoutRoot } from '../../bench/run/without-root.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const PAGE = read('docs/performance.md')
@@ -11,6 +13,14 @@ const PAGE = read('docs/performance.md')
 describe('docs/performance.md', () => {
   test('says what the results say: npm run bench:page makes it so', () => {
     expect(PAGE).toBe(fillPage(PAGE, readResults(join(ROOT, 'bench/results'))))
+  })
+
+  test('has results without paths of the machine that measured', () => {
+    const cause = `Error: Saturated\n    at measureLoad (${pathToFileURL(ROOT).href}/bench/measure/load.ts:52:3)`
+    expect(withoutRoot(`${cause}, ${ROOT}/bench`)).toBe(
+      'Error: Saturated\n    at measureLoad (bench/measure/load.ts:52:3), bench',
+    )
+    expect(JSON.stringify(readResults(join(ROOT, 'bench/results')))).not.toMatch(/file:\/\/\//)
   })
 
   test('has a place for each cell, in their order', () => {

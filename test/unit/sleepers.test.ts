@@ -154,6 +154,8 @@ describe('Sleepers', () => {
       null,
       null,
       false,
+      false,
+      null,
     ])
     expect(waiters.map(({ hints }) => hints)).toEqual([['poll'], ['poll'], [], [], []])
     vi.advanceTimersByTime(42)

@@ -14,8 +14,10 @@ import { groupStatements, plain, SOME_GROUP, sqlFunctions } from '../support/twi
 // A twin replaces texts of the source. Renamed or written anew, such a text would otherwise be missed only where its twin
 // runs, half an hour later. So `npm run check` runs this file.
 
-const twins = MODES.flatMap((mode) => scenariosOf(mode, SCENARIOS)).flatMap(({ twin }) => twin ?? [])
-const library = [...twins.flatMap(({ edits }) => edits ?? []), ...libraryOf(SCHEMA_VERSION + 1)]
+const scenarios = MODES.flatMap((mode) => scenariosOf(mode, SCENARIOS))
+const twins = scenarios.flatMap(({ twin }) => twin ?? [])
+const edited = [...twins, ...scenarios.flatMap(({ workers }) => workers ?? [])].flatMap(({ edits }) => edits ?? [])
+const library = [...edited, ...libraryOf(SCHEMA_VERSION + 1)]
 const files = [...new Set(library.map(({ file }) => file))]
 
 test.each(files)('what scenarios change in src/%s stands there once', (file) => {

@@ -108,7 +108,11 @@ function submitAgain(form, submitter) {
   form.requestSubmit(submitter)
 }
 
-function show(content, opener) {
+function show(content, submitter) {
+  // A second question takes the place of the first.
+  const before = document.querySelector('dialog')
+  const opener = before === null ? submitter : openers.get(before)
+  before?.remove()
   const dialog = document.createElement('dialog')
   dialog.setAttribute('aria-labelledby', 'question-title')
   dialog.append(content ?? 'The page has not answered.')
@@ -123,9 +127,13 @@ function show(content, opener) {
     dialog.remove()
     opener?.focus()
   })
+  openers.set(dialog, opener)
   document.body.append(dialog)
   dialog.showModal()
 }
+
+/** What gets the focus back when a dialog is closed. */
+const openers = new WeakMap()
 
 function closeButton() {
   const close = document.createElement('button')

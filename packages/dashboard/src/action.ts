@@ -19,6 +19,8 @@ export interface Question {
   readonly keep?: readonly (readonly [string, string])[]
   /** What the button says; undefined: there is nothing to do. */
   readonly button?: string | undefined
+  /** The button does nothing yet: it leads to a second question, with the fields filled in. */
+  readonly isStep?: boolean
   /** It cannot be undone. */
   readonly isDangerous?: boolean
   /** Where to go if the answer is no. */
@@ -57,6 +59,10 @@ export const DONE = {
   overlap: 'Its last message is still there, and it does not overlap. Nothing was enqueued.',
   retried: 'unblocked.',
   skipped: 'The event was skipped. It is a dead letter of the group now.',
+  renewed: 'Renewed: the claim lasts for its lease from now.',
+  released: 'released.',
+  moved: 'The group was moved.',
+  'moved-dropped': 'dropped: the group was moved.',
   'not-blocked': 'The event blocked no partition any more. Nothing was changed.',
 } as const
 
@@ -67,6 +73,8 @@ export const COUNTED: Readonly<Partial<Record<DoneWord, string>>> = {
   redriven: 'dead letter',
   deleted: 'dead letter',
   retried: 'partition',
+  released: 'message',
+  'moved-dropped': 'deferred event',
 }
 
 export function isDoneWord(word: string | null): word is DoneWord {

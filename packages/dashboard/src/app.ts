@@ -25,9 +25,10 @@ type Bound = { Bindings: Environment }
 type Request = HonoContext<Bound>
 
 /** The routes of the page, for requests that are let in. */
-export function createApp(sluice: Sluice, { basePath, mask, origin }: Resolved): Hono<Bound> {
+export function createApp(sluice: Sluice, { basePath, mask, origin, onError }: Resolved): Hono<Bound> {
   const paths = new Paths(basePath)
   const findings = new Snapshot(() => readFindings(sluice.operate))
+  const backlogs = new Snapshot(() => sluice.operate.queues.backlogs())
   const doctor = new Snapshot(() => sluice.operate.doctor())
   const summaries = new Summaries(sluice.operate)
   const contextOf = ({ req, env }: Request): Context => ({
@@ -35,9 +36,11 @@ export function createApp(sluice: Sluice, { basePath, mask, origin }: Resolved):
     viewer: env.viewer,
     paths,
     findings,
+    backlogs,
     doctor,
     summaries,
     mask,
+    report: (error) => onError(error, req.raw),
     param: (name) => req.param(name) ?? '',
     query: new URL(req.url).searchParams,
   })
@@ -72,6 +75,7 @@ async function act(c: Request, action: Action, context: Context, origin: string 
   }
   const done = await action.run(given)
   context.findings.expire()
+  context.backlogs.expire()
   context.summaries.expire()
   return c.redirect(addressOf(done), 303)
 }

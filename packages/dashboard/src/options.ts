@@ -54,9 +54,7 @@ export function resolveOptions(options: DashboardOptions): Resolved {
   if (authorize !== undefined && typeof authorize !== 'function') {
     throw wrong('authorize', 'a function that decides whether a request is let in', authorize)
   }
-  if (typeof basePath !== 'string' || !/^(\/[\w.~-]+)*$/.test(basePath)) {
-    throw wrong('basePath', "a path that begins with / and does not end with it, as in '/sluice'", basePath)
-  }
+  if (typeof basePath !== 'string' || !isBasePath(basePath)) throw wrong('basePath', PATH, basePath)
   if (typeof readOnly !== 'boolean') throw wrong('readOnly', 'true or false', readOnly)
   if (mask !== true && !(Array.isArray(mask) && mask.every((name) => typeof name === 'string'))) {
     throw wrong('mask', 'true, or a list of names', mask)
@@ -66,6 +64,14 @@ export function resolveOptions(options: DashboardOptions): Resolved {
 }
 
 const NAMES = ['authorize', 'basePath', 'readOnly', 'mask', 'origin', 'onError']
+
+const PATH =
+  "a path that begins with / and does not end with it, of letters, digits and - . _ ~, without the parts . and .., as in '/sluice'"
+
+/** Browsers and frameworks resolve `.` and `..` before they ask, so a link with them would lead elsewhere. */
+function isBasePath(path: string): boolean {
+  return /^(\/[\w.~-]+)*$/.test(path) && !path.split('/').some((part) => part === '.' || part === '..')
+}
 
 function originOf(origin: unknown): string | undefined {
   if (origin === undefined) return undefined

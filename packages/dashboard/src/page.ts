@@ -1,4 +1,4 @@
-import type { Finding, Operate } from 'sluice'
+import type { Finding, Operate, QueueBacklog } from 'sluice'
 import type { Viewer } from './options.ts'
 import type { Paths, Place } from './paths.ts'
 import type { Findings } from './read/findings.ts'
@@ -14,9 +14,13 @@ export interface Context {
   readonly viewer: Viewer
   readonly paths: Paths
   readonly findings: Snapshot<Findings>
+  /** Counted up to 10,000: for as long as there are no findings. */
+  readonly backlogs: Snapshot<readonly QueueBacklog[]>
   readonly doctor: Snapshot<readonly Finding[]>
   readonly summaries: Summaries
   readonly mask: Mask
+  /** For an error that is no answer. */
+  readonly report: (error: unknown) => void
   /** The parameters of the path. */
   readonly param: (name: string) => string
   /** The filters in the address. */

@@ -1,5 +1,5 @@
 /** The pages that the navigation lists. */
-export type Place = 'overview' | 'dead' | 'workers' | 'schedules' | 'streams' | 'doctor' | 'audit'
+export type Place = 'overview' | 'dead' | 'workers' | 'claims' | 'schedules' | 'streams' | 'doctor' | 'audit'
 
 /** The paths of all pages, under the base path. */
 export class Paths {
@@ -10,8 +10,8 @@ export class Paths {
   }
 
   /** A page of the navigation. */
-  to(place: Place): string {
-    return place === 'overview' ? `${this.#base}/` : `${this.#base}/${place}`
+  to(place: Place, query: Query = {}): string {
+    return `${this.#base}/${place === 'overview' ? '' : place}${search(query)}`
   }
 
   /** A file of the page: its style, its script, its icon. */
@@ -33,6 +33,10 @@ export class Paths {
 
   audit(query: Query = {}): string {
     return `${this.#base}/audit${search(query)}`
+  }
+
+  claim(queue: string, id: string): string {
+    return `${this.queue(queue)}/claims/${encodeURIComponent(id)}`
   }
 
   schedule(name: string): string {

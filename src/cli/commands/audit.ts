@@ -1,11 +1,12 @@
 import type { Command } from 'commander'
+import { formatAge } from '../../basics/spans.ts'
 import type { AuditAction, AuditEntry } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge } from '../show/text.ts'
 
 /** `sluice audit …` */
 export function addAudit(program: Command): void {

@@ -1,12 +1,15 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
+import { formatAgo } from '../../basics/spans.ts'
 import type { ClaimStatus } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { counted, formatAgo, formatDue } from '../show/text.ts'
+import { formatDue } from '../show/text.ts'
 
 /** `sluice claims …` */
 export function addClaims(program: Command): void {

@@ -1,11 +1,12 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { DeadLetterChoice, DeadLetterFilter, Operate } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
+import { didYouMean } from '../known-queue.ts'
 import { note, print, stdoutView } from '../output.ts'
 import { formatPlan } from '../show/dead-letters.ts'
-import { counted } from '../show/text.ts'
 
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {

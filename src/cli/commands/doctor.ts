@@ -1,10 +1,10 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatFindings } from '../show/findings.ts'
-import { counted } from '../show/text.ts'
 
 interface DoctorOptions extends JsonOptions {
   readonly openFor?: number

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { nearest } from '../../basics/nearest.ts'
 import type { Explanation, Operate } from '../../index.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -56,9 +57,20 @@ function explain(
   if (id === undefined) return operate.queues.explain(queue)
   const [stream = '', position] = id.split('/')
   if (position === undefined) return operate.messages.explain(queue, id)
-  if (queue.startsWith(`${stream}:`))
-    return operate.groups.explain(stream, queue.slice(stream.length + 1), Number(position))
-  throw new CommandRefusal(`${id} is an event: name its group, as in sluice explain ${stream}:billing ${id}.`)
+  return explainEvent(operate, queue, stream, Number(position))
+}
+
+/** @throws CommandRefusal naming a group that there is */
+async function explainEvent(operate: Operate, queue: string, stream: string, position: number): Promise<Explanation> {
+  const groups = (await operate.groups.list({ stream })).map(({ group }) => `${stream}:${group}`)
+  if (groups.includes(queue)) return operate.groups.explain(stream, queue.slice(stream.length + 1), position)
+  const [meant = groups[0]] = nearest(queue, new Set(groups))
+  const event = `${stream}/${position}`
+  throw new CommandRefusal(
+    meant === undefined
+      ? `${event} is an event, and no group reads a stream "${stream}".`
+      : `${event} is an event, and "${queue}" is no group of its stream: name one, as in sluice explain ${meant} ${event}.`,
+  )
 }
 
 const EXAMPLES = `

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { StreamOffset } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
@@ -7,8 +8,8 @@ import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
-import { counted } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
+import { addGroupPartitions } from './group-partitions.ts'
 import { offsetOf } from './stream.ts'
 
 /** `sluice group …` */
@@ -17,7 +18,7 @@ export function addGroup(program: Command): void {
     .command('group')
     .description('Set up, list, seek, pause and delete groups: each reads a stream at its own pace.')
     .addHelpText('after', EXAMPLES)
-  addCommands(group, [addList, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete])
+  addCommands(group, [addList, addGroupPartitions, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete])
 }
 
 /** `sluice group list` */

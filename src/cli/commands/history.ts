@@ -1,13 +1,14 @@
 import type { Command } from 'commander'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { CompletedMessage } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatCompleted } from '../show/completed.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge, formatAgo } from '../show/text.ts'
 
 /** `sluice history …` */
 export function addHistory(program: Command): void {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import { operating } from '../connect.ts'
 import { type JsonOptions, note, print, printJson } from '../output.ts'
-import { counted } from '../show/text.ts'
 
 /** `sluice maintain` */
 export function addMaintain(program: Command): void {

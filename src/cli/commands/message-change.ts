@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CancelAnswer, ChangeAnswer, Operate, WhichMessage } from '../../index.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
@@ -61,19 +62,19 @@ function addChange(message: Command): void {
 }
 
 interface RescheduleOptions extends KeyOption {
-  readonly in?: number
+  readonly delay?: number
   readonly at?: Date
 }
 
 function addReschedule(message: Command): void {
   oneMessage(message.command('reschedule'))
     .description('Give a waiting message another due time.')
-    .option('--in <duration>', 'due this long from now (30s, 5m, 2h, 7d)', parse.durationMs)
+    .option('--delay <duration>', 'due this long from now (30s, 5m, 2h, 7d)', parse.durationMs)
     .option('--at <time>', 'or due at this time, such as 2030-01-31T09:00:00Z', parse.time)
     .addHelpText('after', RESCHEDULE_EXAMPLES)
     .action(async (queue: string, id: string | undefined, options: RescheduleOptions, command: Command) => {
-      const { in: delay, at: dueAt } = options
-      if ((delay === undefined) === (dueAt === undefined)) command.error('error: expected either --in or --at')
+      const { delay, at: dueAt } = options
+      if ((delay === undefined) === (dueAt === undefined)) command.error('error: expected either --delay or --at')
       await run(command, queue, id, options, (operate, which) =>
         operate.messages.reschedule(queue, which, dueAt === undefined ? { delay: delay ?? 0 } : { dueAt }),
       )
@@ -113,7 +114,7 @@ Examples:
 
 const RESCHEDULE_EXAMPLES = `
 Examples:
-  $ sluice message reschedule orders 42 --in 2h
+  $ sluice message reschedule orders 42 --delay 2h
   $ sluice message reschedule orders 42 --at 2030-01-31T09:00:00Z`
 
 /** Does it, or says why it could not be done. */

@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
 import type { KnownMessage, MessageStatus, Operate } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { type Fact, formatFacts, formatSections } from '../show/facts.ts'
@@ -9,14 +10,15 @@ import { formatFailures } from '../show/failures.ts'
 import { printable } from '../show/text.ts'
 import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 import { addMessageChanges } from './message-change.ts'
+import { addMessageList } from './message-list.ts'
 
 /** `sluice message …` */
 export function addMessage(program: Command): void {
   const message = program
     .command('message')
-    .description('Show, cancel, change and reschedule one message.')
+    .description('List the messages of a queue; show, cancel, change and reschedule one.')
     .addHelpText('after', EXAMPLES)
-  addCommands(message, [addMessageStatus, addMessageChanges])
+  addCommands(message, [addMessageList, addMessageStatus, addMessageChanges])
 }
 
 interface MessageStatusOptions extends JsonOptions {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { formatAge } from '../../basics/spans.ts'
 import { wordsOf } from '../../basics/words-of.ts'
 import { checkMigration } from '../../migrate/check.ts'
 import { migrate, migrationSql } from '../../migrate/migrate.ts'
@@ -7,7 +8,6 @@ import { connected } from '../connect.ts'
 import { type JsonOptions, note, print, printJson } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatMigrationCheck } from '../show/migration-check.ts'
-import { formatAge } from '../show/text.ts'
 
 /** `sluice migrate` */
 export function addMigrate(program: Command): void {

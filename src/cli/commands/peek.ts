@@ -1,11 +1,9 @@
 import type { Command } from 'commander'
-import type { MessageStatus } from '../../index.ts'
-import { didYouMean, operating } from '../connect.ts'
-import { maskSecrets } from '../mask-secrets.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { formatTable, type TableColumn } from '../show/table.ts'
-import { eventName, formatDue, oneLine } from '../show/text.ts'
+import { COLUMNS_HELP, formatMessages } from '../show/messages.ts'
 
 interface PeekOptions extends JsonOptions {
   readonly limit: number
@@ -30,34 +28,11 @@ async function peek(queue: string, options: PeekOptions, command: Command): Prom
     return found
   })
   if (options.json) printJson(messages.map(withContent))
-  else if (messages.length > 0) print(formatTable(COLUMNS, messages, stdoutView()))
-}
-
-const COLUMNS: readonly TableColumn<MessageStatus>[] = [
-  { title: 'ID', align: 'right', cell: (message) => message.id },
-  { title: 'EVENT', align: 'right', optional: true, cell: eventName },
-  { title: 'STATE', cell: (message) => message.state },
-  { title: 'DUE', align: 'right', cell: (message) => formatDue(message.dueInMs) },
-  { title: 'ATTEMPT', align: 'right', cell: (message) => message.attempt },
-  { title: 'TYPE', cell: (message) => message.type },
-  { title: 'ORDERING KEY', cell: (message) => message.orderingKey },
-  { title: 'NOTE', cell: noteOn },
-  { title: 'PAYLOAD', cell: (message) => message.payloadJson },
-]
-
-/** Why a message is where it is. */
-function noteOn({ worker, claim, lockedBy, heldBy, lastError }: MessageStatus): string | null {
-  if (worker !== null) return `worker ${worker}`
-  if (claim !== null) return `claim ${claim}`
-  if (lockedBy !== null) return `locked by process ${lockedBy}`
-  if (heldBy !== null) return `waits for ${heldBy}`
-  return lastError === null ? null : oneLine(maskSecrets(lastError), 40)
+  else if (messages.length > 0) print(formatMessages(messages, stdoutView()))
 }
 
 const EXAMPLES = `
 Examples:
   $ sluice peek orders
   $ sluice peek orders --limit 3 --json | jq '.[].payload'
-
-ATTEMPT  how many tries have failed so far
-NOTE     its worker or claim, the server process that locks it, the message it waits for, or the error of its last try`
+${COLUMNS_HELP}`

@@ -1,10 +1,11 @@
 import type { Command } from 'commander'
+import { formatAge } from '../../basics/spans.ts'
 import type { QueueActivity } from '../../index.ts'
 import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
-import { formatAge } from '../show/text.ts'
 
 interface ActivityOptions extends JsonOptions {
   readonly since?: number
@@ -22,13 +23,14 @@ export function addQueueActivity(queue: Command): void {
     .option('--json', 'print a JSON array')
     .addHelpText('after', EXAMPLES)
     .action(async (name: string | undefined, { since, step = 300_000, json }: ActivityOptions, command: Command) => {
-      const { now, steps } = await operating(command, async (operate) => ({
-        now: await operate.now(),
-        steps: await operate.queues.activity({ queue: name, since, step }),
-      }))
-      if (json) printJson(steps)
-      else if (steps.length === 0) note('Nothing was done in this time.')
-      else print(formatTable(columns(step, now), steps, stdoutView()))
+      const { now, steps } = await operating(command, async (operate) => {
+        const found = await operate.queues.activity({ queue: name, since, step })
+        if (found.length === 0) note(`Nothing was done in this time.${await didYouMean(operate, name)}`)
+        return { now: await operate.now(), steps: found }
+      })
+      if (json) return printJson(steps)
+      if (steps.length > 0) print(formatTable(columns(step, now), steps, stdoutView()))
+      note('Workers write this once a minute: the last minute may be missing.')
     })
 }
 

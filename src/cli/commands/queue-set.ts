@@ -8,13 +8,14 @@ import {
   type SettingName,
   type StoredRetry,
 } from '../../queue-settings.ts'
-import { noteUnknown, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { assertKnown, assertKnownOrConfirmed } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
 import { settingsText } from '../show/queue-settings.ts'
 import { BY, whoever } from '../whoever.ts'
 
-type QueueSetFlags = QueueSettingsInput & { readonly by?: string }
+type QueueSetFlags = QueueSettingsInput & { readonly by?: string; readonly yes?: true }
 
 /** `sluice queue set` and `sluice queue unset` */
 export function addQueueSet(queue: Command): void {
@@ -25,11 +26,12 @@ export function addQueueSet(queue: Command): void {
   for (const { name, setting } of SETTINGS) addSetting(set, separated(name, '-'), setting)
   set
     .option('--by <name>', BY)
+    .option('-y, --yes', 'do not ask, also if no queue has this name')
     .addHelpText('after', EXAMPLES)
-    .action(async (name: string, { by = whoever(), ...settings }: QueueSetFlags, command: Command) => {
+    .action(async (name: string, { by = whoever(), yes, ...settings }: QueueSetFlags, command: Command) => {
       if (Object.keys(settings).length === 0) command.error('error: expected at least one setting, such as --ttl 7d')
       await operating(command, async (operate) => {
-        await noteUnknown(operate, name)
+        await assertKnownOrConfirmed(operate, name, 'Set it', yes ? { yes } : {})
         await operate.queues.settings.set(name, settings, { by })
         const changed = await operate.queues.settings.get(name)
         print(`Queue ${name}: ${changed === undefined ? 'nothing' : settingsText(changed)}`)
@@ -45,7 +47,7 @@ export function addQueueSet(queue: Command): void {
     .action(async (name: string, names: readonly SettingName[], options: { by?: string }, command: Command) => {
       const which = names.length === 0 ? undefined : names
       await operating(command, async (operate) => {
-        await noteUnknown(operate, name)
+        await assertKnown(operate, name)
         await operate.queues.settings.unset(name, which, { by: options.by ?? whoever() })
       })
       print(

@@ -1,22 +1,24 @@
 import type { Command } from 'commander'
 import type { QueueSettingsStatus } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { noteUnknown, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { assertKnown, assertKnownOrConfirmed, noteUnknown } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
-import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
+import { pausedText, settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 import { BY, whoever } from '../whoever.ts'
 import { addQueueActivity } from './queue-activity.ts'
+import { addQueueMove } from './queue-move.ts'
 import { addQueueSet } from './queue-set.ts'
 
 /** `sluice queue …` */
 export function addQueue(program: Command): void {
   const queue = program
     .command('queue')
-    .description('Pause and resume queues, and change their settings while workers run.')
+    .description('Pause and resume queues, change their settings while workers run, and move their messages.')
     .addHelpText('after', EXAMPLES)
-  addCommands(queue, [addList, addGet, addQueueActivity, addQueueSet, addPause, addResume])
+  addCommands(queue, [addList, addGet, addQueueActivity, addQueueSet, addPause, addResume, addQueueMove])
 }
 
 /** `sluice queue list` */
@@ -40,7 +42,7 @@ function addList(queue: Command): void {
 function columns(at: Date): readonly TableColumn<QueueSettingsStatus>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
-    { title: 'PAUSED', cell: (settings) => pauseText(settings, at) },
+    { title: 'PAUSED', cell: (settings) => pausedText(settings, at) },
     { title: 'SETTINGS', cell: settingsText },
     { title: 'CHANGED BY', cell: ({ changedBy }) => changedBy },
   ]
@@ -68,7 +70,7 @@ function addGet(queue: Command): void {
 }
 
 function formatSettings(settings: QueueSettingsStatus, at: Date): string {
-  const paused = pauseText(settings, at)
+  const paused = pausedText(settings, at)
   const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(settings)]
   const width = Math.max(...rows.map(([name]) => name.length))
   const changed = `Changed ${settings.changedAt.toISOString()}${settings.changedBy === null ? '' : ` by ${settings.changedBy}`}.`
@@ -87,15 +89,34 @@ function addPause(queue: Command): void {
     .argument('<queue>', 'the queue', parse.queue)
     .option('--reason <text>', 'why, for others to see')
     .option('--by <name>', BY)
+    .option('-y, --yes', 'do not ask, also if no queue has this name')
     .addHelpText('after', PAUSE_EXAMPLES)
-    .action(async (name: string, options: Partial<ByOptions> & { reason?: string }, command: Command) => {
+    .action(async (name: string, options: PauseOptions, command: Command) => {
       const { by = whoever(), reason } = options
-      const now = await operating(command, async (operate) => {
-        await noteUnknown(operate, name)
-        return operate.queues.pause(name, { by, reason })
+      const answer = await operating(command, async (operate) => {
+        await assertKnownOrConfirmed(operate, name, 'Pause it', options)
+        const before = await operate.queues.settings.get(name)
+        const now = await operate.queues.pause(name, { by, reason })
+        return now ? `Paused ${name}.` : pausedBefore(name, before, reason, await operate.now())
       })
-      print(now ? `Paused ${name}.` : `${name} was paused already.`)
+      print(answer)
     })
+}
+
+interface PauseOptions extends Partial<ByOptions> {
+  readonly reason?: string
+  readonly yes?: true
+}
+
+function pausedBefore(
+  name: string,
+  before: QueueSettingsStatus | undefined,
+  reason: string | undefined,
+  at: Date,
+): string {
+  const since = before === undefined ? null : pausedText(before, at)
+  const already = since === null ? `${name} was paused already.` : `${name} was paused already, ${since}.`
+  return reason === undefined ? already : `${already} Now its reason is: ${reason}`
 }
 
 /** `sluice queue resume` */
@@ -108,7 +129,7 @@ function addResume(queue: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice queue resume orders')
     .action(async (name: string, { by = whoever() }: Partial<ByOptions>, command: Command) => {
       const now = await operating(command, async (operate) => {
-        await noteUnknown(operate, name)
+        await assertKnown(operate, name)
         return operate.queues.resume(name, { by })
       })
       print(now ? `Resumed ${name}.` : `${name} was not paused.`)

@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Duration, ScheduleDefinition } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
-import { didYouMean, operating } from '../connect.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { onSchedule } from '../known-schedule.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
@@ -57,7 +58,6 @@ interface ScheduleSetFlags extends MessageOptions {
   readonly cron?: string
   readonly every?: Duration
   readonly zone?: string
-  readonly payload?: unknown
   readonly missed?: 'skip' | 'last' | 'all'
   readonly overlap: boolean
   readonly grace?: Duration
@@ -70,30 +70,26 @@ function addSet(schedule: Command): void {
     .description('Make a schedule, or change it. An option that is not given gets its default.')
     .argument('<name>', 'the schedule')
     .argument('<queue>', 'the queue that gets its messages', parse.queue)
+    .argument('[payload]', 'the content of its messages, as JSON (default: {})', parse.json)
     .option('--cron <expression>', 'when: five fields, or six with seconds')
     .option('--every <duration>', 'or how often, such as 15m', duration)
     .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin (default: UTC)')
-    .option('--payload <json>', 'the content of its messages (default: {})', parse.json)
     .option('--missed <policy>', 'what to do with missed occurrences: skip (the default), last or all', missed)
     .option('--grace <duration>', 'how late an occurrence may be without being missed (default: 1m)', duration)
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
     .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
     .addHelpText('after', SET_EXAMPLES)
-    .action(async (name: string, queue: string, options: ScheduleSetFlags, command: Command) => {
+    .action(async (name: string, queue: string, payload: unknown, options: ScheduleSetFlags, command: Command) => {
       if ((options.cron === undefined) === (options.every === undefined))
         command.error(
           `error: expected either --cron or --every, received ${options.cron === undefined ? 'neither' : 'both'}`,
         )
-      const definition = definitionOf(queue, options)
+      const definition = { queue, payload: payload === undefined ? {} : payload, ...options }
       const { outcome, nextAt } = await operating(command, ({ schedules }) => schedules.set(name, definition))
       print(
         `${outcome === 'unchanged' ? 'Unchanged' : `Schedule ${outcome}`}, next ${nextAt?.toISOString() ?? 'never'}`,
       )
     })
-}
-
-function definitionOf(queue: string, options: ScheduleSetFlags): ScheduleDefinition {
-  return { queue, payload: {}, ...options }
 }
 
 /** `sluice schedule pause` */
@@ -214,4 +210,4 @@ Examples:
 const SET_EXAMPLES = `
 Examples:
   $ sluice schedule set nightly reports --cron '0 3 * * *' --zone Europe/Berlin
-  $ sluice schedule set sync sync --every 15m --no-overlap --payload '{"full": false}'`
+  $ sluice schedule set sync sync '{"full": false}' --every 15m --no-overlap`

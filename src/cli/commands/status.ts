@@ -1,12 +1,13 @@
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
-import type { Operate } from '../../index.ts'
-import { didYouMean, operating } from '../connect.ts'
+import type { Operate, Status } from '../../index.ts'
+import { operating } from '../connect.ts'
+import { didYouMean } from '../known-queue.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
-import { formatStatus, readStatus, type StatusPage } from '../show/status.ts'
+import { formatStatus } from '../show/status.ts'
 
 interface StatusOptions extends JsonOptions {
   readonly queue?: string
@@ -29,13 +30,13 @@ export function addStatus(program: Command): void {
 
 async function showStatus(options: StatusOptions, command: Command): Promise<void> {
   await operating(command, async (operate) => {
-    const read = () => readStatus(operate, options.queue)
+    const read = () => operate.status({ queue: options.queue })
     if (options.watch) await watchStatus(read, options)
     else await showOnce(operate, read, options)
   })
 }
 
-async function showOnce(operate: Operate, read: () => Promise<StatusPage>, options: StatusOptions): Promise<void> {
+async function showOnce(operate: Operate, read: () => Promise<Status>, options: StatusOptions): Promise<void> {
   const status = await read()
   if (options.json) printJson(status)
   else print(formatStatus(status, stdoutView()))
@@ -43,7 +44,7 @@ async function showOnce(operate: Operate, read: () => Promise<StatusPage>, optio
   if (hint !== '') note(hint.trim())
 }
 
-async function watchStatus(read: () => Promise<StatusPage>, options: StatusOptions): Promise<void> {
+async function watchStatus(read: () => Promise<Status>, options: StatusOptions): Promise<void> {
   if (options.json) return watch(read, (status) => printJson(status, 'line'), EVERY_MS)
   if (!process.stdout.isTTY) return watch(read, (status) => print(`${frame(status)}\n`), EVERY_MS)
   const { default: logUpdate } = await import('log-update')
@@ -54,7 +55,7 @@ async function watchStatus(read: () => Promise<StatusPage>, options: StatusOptio
   }
 }
 
-function frame(status: StatusPage): string {
+function frame(status: Status): string {
   const view = stdoutView()
   return `${view.paint('dim', status.at.toISOString())}\n\n${formatStatus(status, view)}`
 }

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { counted } from '../../basics/sentences.ts'
 import type { StreamEvent, StreamOffset } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
@@ -6,7 +7,7 @@ import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatStreams } from '../show/streams.ts'
-import { counted, oneLine } from '../show/text.ts'
+import { oneLine } from '../show/text.ts'
 
 /** `sluice stream …` */
 export function addStream(program: Command): void {

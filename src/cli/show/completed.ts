@@ -1,7 +1,8 @@
+import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { CompletedMessage } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'
-import { formatAge, formatAgo, printable } from './text.ts'
+import { printable } from './text.ts'
 
 /** Everything about one message that has succeeded. */
 export function formatCompleted(message: CompletedMessage, view: View): string {

@@ -1,9 +1,11 @@
+import { counted } from '../../basics/sentences.ts'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'
 import { formatFailures } from './failures.ts'
 import { formatTable, type TableColumn } from './table.ts'
-import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
+import { eventName, printable } from './text.ts'
 
 /** Dead letters as a table. */
 export function formatDeadLetters(letters: readonly DeadLetter[], view: View): string {

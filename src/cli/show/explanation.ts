@@ -12,7 +12,7 @@ export function formatExplanation({ headline, others }: Explanation, view: View)
 function formatReason({ reason, explanation, since, until, remedy }: Reason, { paint, width }: View): string {
   const times = [since && `since ${since.toISOString()}`, until && `until ${until.toISOString()}`].filter((one) => one)
   const lines = [
-    [paint('bold', reason.replaceAll('_', ' ')), ...times.map((time) => paint('dim', String(time)))].join('  '),
+    [paint('bold', reason), ...times.map((time) => paint('dim', String(time)))].join('  '),
     ...wrapped(oneLine(explanation, MOST), (width ?? Number.POSITIVE_INFINITY) - INDENT.length),
   ]
   if (remedy !== null) lines.push(paint('cyan', `${remedy.startsWith('npx ') ? '$' : '=>'} ${oneLine(remedy, MOST)}`))

@@ -1,5 +1,6 @@
+import { counted } from '../../basics/sentences.ts'
+import { formatAge } from '../../basics/spans.ts'
 import type { BlockingSession, MigrationCheck, VersionInUse } from '../../migrate/check.ts'
-import { counted, formatAge } from './text.ts'
 
 /** What `sluice migrate --check` has found, a sentence to a line. */
 export function formatMigrationCheck({
@@ -17,7 +18,7 @@ export function formatMigrationCheck({
     ...(problem === null ? [] : [`It would fail. ${problem}`]),
     ...blockedBy.map(formatBlocking),
     ...(versions === null
-      ? ['Workers: unknown, because the login lacks the role sluice_reader']
+      ? ['Workers: unknown, because the login lacks the role sluice_reader, or a table is locked']
       : formatVersions(versions)),
   ].join('\n')
 }

@@ -1,6 +1,8 @@
+import { UNITS } from '../../basics/spans.ts'
 import { separated } from '../../basics/words.ts'
+import { pauseText } from '../../operate/pause-text.ts'
 import { type QueueSetting, type QueueSettingsStatus, type RateStatus, SETTINGS } from '../../queue-settings.ts'
-import { formatAgo, oneLine, UNITS } from './text.ts'
+import { printable } from './text.ts'
 
 /** The settings of a queue, without its pause, as they are given on the command line: `ttl 7d, max-attempts 5`. */
 export function settingsText(settings: QueueSettingsStatus): string {
@@ -23,12 +25,10 @@ function valueText(kind: QueueSetting['kind'], value: unknown): string {
   return kind === 'rate' ? rate(value as RateStatus) : JSON.stringify(value)
 }
 
-/** `since 5m ago by ada: the mail provider is down`; null: the queue is not paused. */
-export function pauseText({ pausedAt, pausedBy, pauseReason }: QueueSettingsStatus, at: Date): string | null {
-  if (pausedAt === null) return null
-  const who = pausedBy === null ? '' : ` by ${oneLine(pausedBy, 60)}`
-  const why = pauseReason === null ? '' : `: ${oneLine(pauseReason)}`
-  return `${formatAgo(Math.max(0, at.getTime() - pausedAt.getTime()))}${who}${why}`
+/** `5m ago by ada: the mail provider is down`, safe for a terminal; null: the queue is not paused. */
+export function pausedText(settings: QueueSettingsStatus, at: Date): string | null {
+  const text = pauseText(settings, at)
+  return text && printable(text)
 }
 
 function rate({ limit, perMs, burst }: RateStatus): string {

@@ -1,7 +1,8 @@
+import { formatAge } from '../../basics/spans.ts'
 import type { ScheduleStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { formatTable, type TableColumn } from './table.ts'
-import { formatAge, formatDue } from './text.ts'
+import { formatDue } from './text.ts'
 
 /** Schedules as a table. */
 export function formatSchedules(schedules: readonly ScheduleStatus[], view: View): string {

@@ -1,52 +1,37 @@
-import type { Operate, QueueSettingsStatus, QueueStatus, WorkerStatus } from '../../index.ts'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
+import type { Attention, QueueSettingsStatus, QueueStatus, Status, WorkerStatus } from '../../index.ts'
 import type { View } from '../output.ts'
-import { type Attention, attentionTo, type Findings, readStopped } from './attention.ts'
 import { settingsText } from './queue-settings.ts'
 import { formatSchedules } from './schedules.ts'
 import { formatGroups, formatStreams } from './streams.ts'
 import { formatTable, type TableColumn } from './table.ts'
-import { formatAge, formatAgo, formatDue, printable } from './text.ts'
-
-/** What `sluice status` shows, and prints as JSON. */
-export interface StatusPage extends Findings {
-  readonly needsAttention: readonly Attention[]
-}
-
-/** Reads the status of all queues, or of one, on one connection. */
-export async function readStatus(operate: Operate, queue: string | undefined): Promise<StatusPage> {
-  const only = queue === undefined ? {} : { queue }
-  const at = await operate.now()
-  const queues = await operate.queues.list(only)
-  const workers = await operate.workers.list(only)
-  const schedules = await operate.schedules.list(only)
-  const settings = await operate.queues.settings.list(only)
-  const streams = queue === undefined ? await operate.streams.list() : []
-  const groups = (await operate.groups.list()).filter((group) => queue === undefined || group.queue === queue)
-  const limits = await operate.queues.limits(only)
-  const stopped = await readStopped(operate, groups)
-  const found = { at, queues, workers, settings, limits, schedules, streams, groups }
-  return { ...found, needsAttention: [...attentionTo(found), ...stopped] }
-}
+import { formatDue, printable } from './text.ts'
 
 /** The status as tables of queues, workers, settings and schedules, and what needs attention. */
-export function formatStatus(status: StatusPage, view: View): string {
-  const { queues, workers, settings, schedules, streams, groups, needsAttention } = status
+export function formatStatus(status: Status, view: View): string {
+  const { queues, workers, settings, schedules, streams, groups, attention } = status
   if ([queues, workers, settings, schedules, streams, groups].every((list) => list.length === 0))
     return nothing(workers)
   const withSettings = settings.filter((one) => settingsText(one) !== '')
   const parts = [
-    queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view), queues, view),
+    queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view, queues), queues, view),
     workers.length === 0 ? 'No workers.' : formatTable(workerColumns(view), workers, view),
   ]
   if (withSettings.length > 0) parts.push(formatTable(SETTINGS_COLUMNS, withSettings, view))
   if (schedules.length > 0) parts.push(formatSchedules(schedules, view))
   if (streams.length > 0) parts.push(formatStreams(streams, view))
   if (groups.length > 0) parts.push(formatGroups(groups, view))
-  if (needsAttention.length > 0) {
-    const list = needsAttention.map(({ text }) => `  ${printable(text)}`)
-    parts.push([view.paint('yellow', 'needs attention'), ...list].join('\n'))
+  if (attention.length > 0) {
+    const lines = attention.flatMap((one) => attentionLines(one, view))
+    parts.push([view.paint('yellow', 'needs attention'), ...lines].join('\n'))
   }
   return parts.join('\n\n')
+}
+
+function attentionLines({ severity, subject, text, remedy }: Attention, { paint }: View): readonly string[] {
+  const line = printable(`  ${subject}: ${text}`)
+  const lines = [severity === 'wrong' ? paint('red', line) : line]
+  return remedy === null ? lines : [...lines, `    → ${printable(remedy)}`]
 }
 
 /** A vanished worker is listed in the other table, but its queues need not exist. */
@@ -59,11 +44,12 @@ const SETTINGS_COLUMNS: readonly TableColumn<QueueSettingsStatus>[] = [
   { title: 'SETTINGS', cell: settingsText },
 ]
 
-function queueColumns({ paint }: View): readonly TableColumn<QueueStatus>[] {
+function queueColumns({ paint }: View, queues: readonly QueueStatus[]): readonly TableColumn<QueueStatus>[] {
+  const held: TableColumn<QueueStatus> = { title: 'HELD', align: 'right', cell: (queue) => queue.held }
   return [
     { title: 'QUEUE', cell: (queue) => queue.queue },
     { title: 'READY', align: 'right', cell: (queue) => queue.ready },
-    { title: 'HELD', align: 'right', optional: true, cell: (queue) => (queue.held === 0 ? null : queue.held) },
+    ...(queues.some((queue) => queue.held > 0) ? [held] : []),
     { title: 'SCHEDULED', align: 'right', cell: (queue) => queue.scheduled },
     { title: 'RETRYING', align: 'right', cell: (queue) => queue.retrying },
     { title: 'IN FLIGHT', align: 'right', cell: (queue) => queue.inFlight },

@@ -1,7 +1,9 @@
+import { counted } from '../../basics/sentences.ts'
+import { formatAge } from '../../basics/spans.ts'
 import type { GroupStatus, StreamStatus } from '../../index.ts'
+import { LONG_OPEN_MS } from '../../operate/status/of-streams.ts'
 import type { View } from '../output.ts'
 import { formatTable, type TableColumn } from './table.ts'
-import { counted, formatAge } from './text.ts'
 
 /** Streams as a table. */
 export function formatStreams(streams: readonly StreamStatus[], view: View): string {
@@ -91,6 +93,3 @@ function stateText({ lost, pausedAt, partitionsHeldBack, partitionsStopped, memb
   ]
   return states.length === 0 ? 'reads' : states.join(', ')
 }
-
-/** From here on an append that is open is worth a look. */
-export const LONG_OPEN_MS = 60_000

@@ -1,37 +1,11 @@
+import { shortened } from '../../basics/sentences.ts'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
 import { streamOf } from '../../streams.ts'
-
-/** The units of a duration, in milliseconds, the largest first. */
-export const UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-] as const
-
-/** A duration by its two largest units: '3m 12s', '2d 4h', '45s', '250ms'. */
-export function formatAge(ms: number): string {
-  const at = UNITS.findIndex(([, unitMs]) => ms >= unitMs)
-  const [large, small] = at === -1 ? [] : UNITS.slice(at, at + 2)
-  if (large === undefined) return `${Math.max(0, Math.floor(ms))}ms`
-  const rest = small === undefined ? 0 : Math.floor((ms % large[1]) / small[1])
-  const text = `${Math.floor(ms / large[1])}${large[0]}`
-  return small === undefined || rest === 0 ? text : `${text} ${rest}${small[0]}`
-}
 
 /** When something is due: 'in 3m 12s', '45s ago', 'never'. */
 export function formatDue(inMs: number | null): string {
   if (inMs === null) return 'never'
   return inMs > 0 ? `in ${formatAge(inMs)}` : formatAgo(-inMs)
-}
-
-/** '45s ago' */
-export function formatAgo(ms: number): string {
-  return `${formatAge(ms)} ago`
-}
-
-/** '1 message', '12 messages' */
-export function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`
 }
 
 /** 'orders/7', as handlers and the log name an event; null of what is none. */
@@ -55,8 +29,7 @@ export function printable(text: string): string {
 
 /** The same in one line, shortened to a length that no column of a table needs. */
 export function oneLine(text: string, most = 200): string {
-  const line = printable(text.slice(0, most + 1).replaceAll(/\s+/g, ' ')).trim()
-  return text.length > most ? `${line.slice(0, most)}…` : line
+  return printable(shortened(text, most))
 }
 
 /** Lines of at most `width` characters, broken between words. */

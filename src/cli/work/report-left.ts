@@ -1,7 +1,7 @@
+import { counted } from '../../basics/sentences.ts'
 import { type GroupStatus, isSluiceError, type Operate, type QueueSettingsStatus, type Sluice } from '../../index.ts'
 import { streamOf } from '../../streams.ts'
 import { note } from '../output.ts'
-import { counted } from '../show/text.ts'
 import type { WorkPipeline } from './pipelines.ts'
 
 /** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked partition. */

@@ -18,10 +18,14 @@ export interface LeaseInHand {
 
 /**
  * Whether this process may still settle a message. `locked`: a transaction of its handler has locked the row, so no claim
- * takes it, and a renewal would wait for that. `committed`: that transaction has settled it together with its effects.
- * `lost`: another process may have it. From `ours` it goes to each of the others, and from `locked` back or to `committed`.
+ * takes it, and a renewal would wait for that. `committed`: that transaction has settled it together with its effects. An
+ * error: it is lost, and another process may have it. From `ours` it goes to each of the others, and from `locked` back or to
+ * `committed`.
  */
-type Hold = 'ours' | 'locked' | 'committed' | 'lost'
+type Hold = 'ours' | 'locked' | 'committed' | SluiceError
+
+/** `asked`: a notification, the poll or a look has said that it is cancelled. `ends`: and it is still there, so its handler ends. */
+type Cancel = 'no' | 'asked' | 'ends'
 
 /** Hears what becomes of a message while its handler runs. */
 export interface HearsLease {
@@ -37,11 +41,8 @@ export class LeasedMessage extends DeliveredMessage implements LeasedId {
   /** For how long a claim or a renewal makes it last: its own time, or its pipeline's. */
   readonly leaseMs: number
   #hold: Hold = 'ours'
-  #lost: SluiceError | undefined
-  #cancelled = false
+  #cancel: Cancel = 'no'
   #hears: HearsLease | undefined
-  /** A notification or the poll has said that it is cancelled. */
-  cancelAsked = false
   /** What becomes of it is decided: its settlement is on its way. */
   isDecided = false
   #renewedAtMs: number
@@ -96,8 +97,17 @@ export class LeasedMessage extends DeliveredMessage implements LeasedId {
     return !this.#over && this.#hold === 'ours' && nowMs - this.#renewedAtMs >= this.leaseMs / 2
   }
 
+  /** Whoever cancelled it has asked for it, or has removed it. */
+  get cancelAsked(): boolean {
+    return this.#cancel !== 'no'
+  }
+
+  set cancelAsked(asked: boolean) {
+    this.#cancel = asked ? 'asked' : 'no'
+  }
+
   get isCancelled(): boolean {
-    return this.#cancelled
+    return this.#cancel === 'ends'
   }
 
   get isLocked(): boolean {
@@ -125,20 +135,20 @@ export class LeasedMessage extends DeliveredMessage implements LeasedId {
 
   /** Why nothing can come of it any more. */
   get lost(): SluiceError | undefined {
-    return this.#lost
+    return typeof this.#hold === 'string' ? undefined : this.#hold
   }
 
   /** Its handler begins. What is lost or cancelled already is heard at once: its handler may not run yet. */
   hear(hears: HearsLease): void {
     this.#hears = hears
-    if (this.#lost !== undefined) hears.lost(this.#lost)
-    if (this.#cancelled) hears.cancelled(this)
+    if (this.lost !== undefined) hears.lost(this.lost)
+    if (this.isCancelled) hears.cancelled(this)
   }
 
   /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
   cancel(): void {
     if (this.#over || this.#hold !== 'ours') return
-    this.#cancelled = true
+    this.#cancel = 'ends'
     this.#hears?.cancelled(this)
   }
 
@@ -150,9 +160,9 @@ export class LeasedMessage extends DeliveredMessage implements LeasedId {
   /** Another claim may have it. A settled message loses nothing, nor one whose row its handler has locked. */
   lose(): void {
     if (this.#over || this.#hold !== 'ours') return
-    this.#hold = 'lost'
-    this.#lost = leaseLost(this.queue, this.id, this.cancelAsked)
-    this.#hears?.lost(this.#lost)
+    const lost = leaseLost(this.queue, this.id, this.cancelAsked)
+    this.#hold = lost
+    this.#hears?.lost(lost)
   }
 
   /** It is settled or given back, or its loss is known. */

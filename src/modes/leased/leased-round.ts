@@ -183,6 +183,8 @@ export class LeasedRound implements Round {
     const leased = this.#renewals.get(id)
     if (leased === undefined || leased.isLocked || leased.cancelAsked || askedUs < leased.claimedUs) return
     leased.cancelAsked = true
+    // Its settlement finds out.
+    if (leased.isDecided) return
     await this.#settler.renew([leased])
     // Its handler has begun a transaction meanwhile: the next poll asks again.
     if (leased.isLocked) leased.cancelAsked = false

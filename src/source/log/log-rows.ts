@@ -152,12 +152,12 @@ class Plan implements Planned {
   }
 
   /** Its partition waits for it. */
-  hold(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+  hold(event: ClaimedEvent, { attempt, dueUs, error, details }: Omit<QueuedEvent, 'partition' | 'position'>): void {
     if (this.#stays(event)) return
     const { partition, from } = event
     this.leave(event)
     const position = this.#moved.get(partition)?.to ?? from
-    this.held.push({ partition, position, untilUs: dueUs, attempt, error })
+    this.held.push({ partition, position, untilUs: dueUs, attempt, error, details })
   }
 
   deadLetter(

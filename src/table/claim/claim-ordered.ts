@@ -1,17 +1,12 @@
 import { ofVersion } from '../rows-by-id.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from '../statement.ts'
-import { type ClaimedRows, toClaimedRows } from './claim.ts'
+import { type ClaimedRows, toClaimedRows, toNothing } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
 import { type Lease, leaseParams } from './lease.ts'
-import {
-  CLAIM_FREE_SLOTS,
-  CLAIM_SLOTS,
-  CLAIM_WHOLE_QUEUE,
-  LEASE_FREE_SLOTS,
-  LEASE_SLOTS,
-  MOST_WALKED,
-} from './ordered-statements.ts'
+import { isBehind, type KeysOfSlots, type MissedMessage, missedOf } from './missed-message.ts'
+import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, LEASE_FREE_SLOTS, LEASE_SLOTS, MOST_WALKED } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
+import { CLAIM_WHOLE_QUEUE } from './whole-queue.ts'
 
 /** The slot of all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256
@@ -31,6 +26,7 @@ export interface OrderedClaim extends ClaimedRows {
   readonly anyHeld: ReadonlyMap<number, boolean>
   /** The walks over many rows that could not be taken. */
   readonly walks: readonly SlotWalk[]
+  readonly missed: readonly MissedMessage[]
 }
 
 /**
@@ -40,12 +36,13 @@ export interface OrderedClaim extends ClaimedRows {
  * ends. A check for an earlier message with the same key would take time in proportion to the key's backlog.
  * message_slot_idx (queue, slot, id) gives the messages in order. `held` comes from the locked slot row, which is read
  * in its newest version: a hold that another batch has just committed counts, although the rest of the statement sees
- * an older snapshot. The message rows are locked without SKIP LOCKED: to skip a locked message would break the order.
- * Without the slot only leased ones are locked, and an operator's: `lock_due_again` locks each leased one that is to be
- * taken, and passes over what other sessions have locked. The inner LIMIT is for the planner, as in `claim`. Slots
- * are locked one at a time as the limit needs them, and only if they have a row.
+ * an older snapshot. A message that another session has locked, as an operator or a stranger may without
+ * the slot, comes back as {@link MissedMessage}, and the later ones of its key are left out. `lock_due_again` locks each
+ * message that has closed its key and is to be taken, and passes over those that others have locked. The inner LIMIT is for the
+ * planner, as in `claim`. Slots are locked one at a time as the limit needs them, and only if they have a row.
  *
  * @param passed what earlier walks have found, so that the rows behind a held key are not read by every claim
+ * @param leftOut keys of which no message is to be taken
  */
 export async function claimSlots(
   execute: Execute,
@@ -54,8 +51,9 @@ export async function claimSlots(
   limit: number,
   passed: readonly PassedStretch[] = [],
   lease?: Lease,
+  leftOut: KeysOfSlots = {},
 ): Promise<OrderedClaim> {
-  const stretches = [
+  const leaves = [
     passed.map(({ slot }) => slot),
     passed.map(({ firstId }) => firstId),
     passed.map(({ lastId }) => lastId),
@@ -63,9 +61,10 @@ export async function claimSlots(
     passed.map(({ running }) => `{${running.join()}}`),
     passed.map(({ closed }) => JSON.stringify(closed)),
     passed.map(({ held }) => JSON.stringify(held)),
+    JSON.stringify(leftOut),
   ]
   const statement = lease === undefined ? CLAIM_SLOTS : ofVersion(LEASE_SLOTS, lease.serverVersion)
-  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...stretches, ...leaseParams(lease)]))
+  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...leaves, ...leaseParams(lease)]))
 }
 
 /** The same, but of a slot in which a key is held it only reports that. */
@@ -104,11 +103,11 @@ function claimBy(
   queue: string,
   floors: readonly SlotPosition[],
   limit: number,
-  stretches: readonly unknown[],
+  others: readonly unknown[],
 ): Promise<readonly Row[]> {
   const slots = floors.map((floor) => floor.slot)
   const ids = floors.map((floor) => floor.id)
-  return execute(claimStatement, [queue, slots, ids, limit, ...stretches])
+  return execute(claimStatement, [queue, slots, ids, limit, ...others])
 }
 
 /** The lines before the one that ends the claim. The first line is always kept, because it has the clock. */
@@ -118,7 +117,8 @@ function upToFirst(ends: (row: Row) => boolean, rows: readonly Row[]): readonly 
 }
 
 function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
-  const messages = rows.filter((row) => row.id !== null)
+  const missed = missedOf(rows)
+  const messages = rows.filter((row) => row.id !== null && !isBehind(row, missed))
   const firstLive = new Map<number, string>()
   const anyHeld = new Map<number, boolean>()
   const walks: SlotWalk[] = []
@@ -131,6 +131,6 @@ function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
     if (walk !== undefined) walks.push(walk)
   }
   const fresh = rows.find((row) => row.xid !== null)
-  const claim = toClaimedRows(messages.length > 0 ? messages : rows)
-  return { ...claim, firstLive, anyHeld, walks, snapshot: fresh && toSnapshot(fresh) }
+  const claim = messages.length > 0 ? toClaimedRows(messages) : toNothing(rows)
+  return { ...claim, firstLive, anyHeld, walks, missed, snapshot: fresh && toSnapshot(fresh) }
 }

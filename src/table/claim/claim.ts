@@ -229,6 +229,12 @@ export function toClaimedRows(rows: readonly Row[]): ClaimedRows {
   return { ...claimContextOf(first), rows: first.id === null ? [] : rows.map(toClaimedRow) }
 }
 
+/** The same of a claim that has taken none of its rows. */
+export function toNothing(rows: readonly Row[]): ClaimedRows {
+  const { rows: _, ...context } = toClaimedRows(rows.slice(0, 1))
+  return { ...context, rows: [] }
+}
+
 /** What a claim says beside its rows. */
 export type ClaimContext = Omit<ClaimedRows, 'rows'>
 

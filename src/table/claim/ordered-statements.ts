@@ -1,15 +1,6 @@
-import { CLAIM_CONTEXT, CLAIMED_COLUMNS, leasingClaim, lockingClaim } from './claim.ts'
-
-/**
- * In an order, a message without a delay is due from its enqueue on. Otherwise, after a clock is set back, or after a
- * standby with a slower clock takes over, it would look like a message with a delay, and later ones would go first. A
- * message that waits for its retry, or was redriven, is due after its enqueue.
- * A lease moves the due time, and its settlement does: one that ends before the enqueue, after the clock was set back, is a
- * lease all the same, and a retry is due when it says.
- */
-export function isDue(message: string): string {
-  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at AND ${message}.lease IS NULL)`
-}
+import { CLAIM_CONTEXT, leasingClaim, lockingClaim } from './claim.ts'
+import { isDue } from './is-due.ts'
+import { LOCKED_ROW, MISSED } from './locked-row.ts'
 
 /** The most rows of a slot with held keys that one claim reads. */
 export const MOST_WALKED = 5_000
@@ -33,7 +24,7 @@ export const KEYS_PER_SLOT = 8
 
 const HIGHEST_ID = '9223372036854775807'
 
-function orderedClaim(name: string, ctes: string, slots: string) {
+export function orderedClaim(name: string, ctes: string, slots: string) {
   return {
     name,
     ctes: `
@@ -41,7 +32,7 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}`,
-    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
+    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk, c.missed,
        c.oldest AS xmin, c.snapshot,
        CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid`,
     rows: `${slots}
@@ -50,7 +41,7 @@ WITH clock AS MATERIALIZED (
 }
 
 /** The slots to claim from, each with its first live row, if it has one. */
-function candidateSlots(firstLive: string): string {
+export function candidateSlots(firstLive: string): string {
   return `(
     SELECT start.*, floor.slot, floor.id AS floor_id, (${firstLive}) AS first_live
     FROM (
@@ -123,7 +114,7 @@ function heldUntil(message: string, slot = 'start'): string {
         CASE WHEN ${message}.id::text <> ${slot}.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
-/** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
+/** A message that has closed its key is locked here, or passed over. The others are locked by {@link LOCKED_ROW}. */
 function isFree(message: string): string {
   return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice_private.lock_due_again($1::text, ${message}.id))`
 }
@@ -147,21 +138,22 @@ const freeSlots = (perSlot: string) =>
     'claim_free_slots',
     '',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk,
+         ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
+    SELECT m.id, m.ctid, m.ordering_key
     FROM sluice.message m
     WHERE NOT start.any_held AND ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND ${isDue('m')}
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
-    FOR UPDATE OF m
-  ) m ON true
-  WHERE m.id IS NOT NULL OR start.any_held`,
+  ) next ON true
+  ${LOCKED_ROW}
+  WHERE next.id IS NOT NULL OR start.any_held`,
   )
 export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$4::integer'))
 export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
@@ -201,8 +193,10 @@ function freeRows(most: string, where: string): string {
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
- * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
+ * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `next` begins at the first
  * live row.
+ *
+ * $12 has the keys that the process leaves out for a moment, see {@link LeftOut}: they count as closed by a message that is not there.
  */
 const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
   orderedClaim(
@@ -216,9 +210,10 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
 )`,
     `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
-         CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
+         CASE WHEN run.walked >= ${LEAST_WALKED} AND (next.id IS NULL OR next.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
-         END AS walk
+         END AS walk,
+         ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT now.held, now.leased, now.any_held, CASE WHEN now.any_held THEN coalesce((
@@ -230,7 +225,7 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
           (${DUE_AGAIN} LIMIT 1), (${COME_BACK}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce($12::text::jsonb -> locked.slot::text, '{}'::jsonb) AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
@@ -250,16 +245,16 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
     ) w
   ) run
   LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
+    SELECT m.id, m.ctid, m.ordering_key
     FROM sluice.message m
     WHERE (pick.first IS NOT NULL OR NOT start.any_held)
       AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}${isPicked}
       AND CASE WHEN ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us THEN ${isFree('m')} END
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
-    FOR UPDATE OF m
-  ) m ON true
-  WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
+  ) next ON true
+  ${LOCKED_ROW}
+  WHERE next.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
   )
 export const CLAIM_SLOTS = lockingClaim(
   slotsClaim({
@@ -282,42 +277,5 @@ export const LEASE_SLOTS = leasingClaim(
     isPicked: `
       AND m.id = ANY (pick.ids)`,
   }),
-  12,
-)
-
-/**
- * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
- * somebody else has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
- * it would keep the connection for as long as a handler takes.
- */
-export const CLAIM_WHOLE_QUEUE = lockingClaim(
-  orderedClaim(
-    'claim_whole_queue',
-    '',
-    `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk
-  FROM ${candidateSlots(`
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
-      ORDER BY m.id LIMIT 1
-    `)}
-  CROSS JOIN LATERAL (
-    SELECT FROM sluice.slot s
-    WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
-      AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
-    FOR NO KEY UPDATE OF s SKIP LOCKED
-  ) locked
-  CROSS JOIN LATERAL (
-    SELECT m.id, m.ctid FROM sluice.message m
-    WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= candidate.first_live AND ${isDue('m')}
-    ORDER BY m.id
-    LIMIT (SELECT $4::integer)
-  ) next
-  LEFT JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
-    FROM sluice.message m
-    WHERE m.queue = $1::text AND m.id = next.id AND m.ctid = next.ctid AND ${isDue('m')}
-    FOR UPDATE OF m SKIP LOCKED
-  ) m ON true`,
-  ),
+  13,
 )

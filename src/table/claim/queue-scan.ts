@@ -1,6 +1,6 @@
 import { bounded } from '../instant.ts'
 import { type Execute, numberOf, statement } from '../statement.ts'
-import { isDue } from './ordered-statements.ts'
+import { isDue } from './is-due.ts'
 
 /** What a queue holds, read without floors: its priorities, its slots, and when the next message is due. */
 export interface QueueScan {

@@ -41,6 +41,11 @@ export async function runStep(execute: Execute, task: SteppedTask): Promise<numb
   return takenOf(await execute(STEPS[task], OF_ROWS.includes(task) ? [MOST_ROWS] : []))
 }
 
+/** Writes down what each queue has to do, for charts. */
+export async function noteBacklogs(execute: Execute): Promise<void> {
+  await execute(NOTE_BACKLOGS, [])
+}
+
 function takenOf([row]: readonly Row[]): number {
   if (row === undefined) throw new TypeError('expected a row with the count of a step')
   return numberOf(row, 'taken')
@@ -88,6 +93,9 @@ const STEPS: Readonly<Record<SteppedTask, Statement>> = {
   history: statement('maintain_history', 'SELECT sluice.prune_history($1::integer) AS taken'),
   leftovers: statement('maintain_leftovers', 'SELECT sluice.prune_leftovers($1::integer) AS taken'),
 }
+
+// One row per minute at most, whoever asks.
+const NOTE_BACKLOGS = statement('maintain_note_backlogs', 'SELECT sluice_private.note_backlogs() AS noted')
 
 const STREAMS = statement('maintain_streams', 'SELECT s.stream FROM sluice.stream s ORDER BY random()')
 

@@ -13,10 +13,14 @@ export async function ownActionsBy<T>(
 
 /** The same in the caller's transaction, which then goes on under the name that it had before. */
 export async function actionsBy<T>(execute: Execute, name: string, work: (execute: Execute) => Promise<T>): Promise<T> {
-  const before = textOrNull(only(await execute(NAME, [name])), 'before')
-  // If the work fails, the transaction has failed, and the name ends with it.
-  const result = await work(execute)
-  await execute(NAME, [before ?? ''])
+  const before = textOrNull(only(await execute(NAME, [name])), 'before') ?? ''
+  const result = await work(execute).catch(async (error: unknown) => {
+    // After an error of the server the transaction has failed, so this fails too, and the name ends with it. After one of
+    // our own, such as an answer that we cannot read, the transaction goes on.
+    await execute(NAME, [before]).catch(() => undefined)
+    throw error
+  })
+  await execute(NAME, [before])
   return result
 }
 

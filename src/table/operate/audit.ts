@@ -48,14 +48,15 @@ export interface AuditMatch {
   readonly before: number | null
 }
 
-/** One page of the audit, the latest first. */
+/** One page of the audit, the latest first. With an id it is sorted: not for a plan by index. */
 export async function readAudit(
   execute: Execute,
   { queue, subject, id, action, actor, since, before }: AuditMatch,
   { after, limit }: { readonly after: TimeCursor | null; readonly limit: number },
 ): Promise<AuditPage> {
   const from = earlier(after, before ?? LAST_US)
-  const rows = await execute(PAGE, [queue, subject, id, action, actor, since, from.us, from.id, limit + 1])
+  const params = [queue, subject, action, actor, since, from.us, from.id, limit + 1]
+  const rows = await (id === null ? execute(PAGE, params) : execute(PAGE_OF_MESSAGE, [...params, id]))
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     actions: rows.slice(0, limit).map(ENTRY.read),
@@ -100,22 +101,31 @@ function json<T>(form: (column: string) => string = (column) => column): Column<
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
 
+const MATCHES = `
+      ($1::text IS NULL OR a.queue = $1::text)
+  AND ($2::text IS NULL OR a.subject = $2::text)
+  AND ($3::text IS NULL OR a.action = $3::text OR split_part(a.action, '.', 1) = $3::text)
+  AND ($4::text IS NULL OR a.actor = $4::text)
+  AND ($5::bigint IS NULL OR a.at >= ${instant('$5')})
+  AND (a.at, a.id) < (${instant('$6')}, $7::bigint)
+ORDER BY a.at DESC, a.id DESC
+LIMIT $8::integer`
+
 // Planned for its values: by the primary key of sluice.action, from the cursor backwards, or with a queue by its index
 // on (queue, at, id). Both begin at the cursor and end with the page, or at `since`; other filters pass rows over.
-const PAGE = statement(
-  'audit_page',
+const PAGE = statement('audit_page', `SELECT ${ENTRY.columns('a')}\nFROM sluice.audit a\nWHERE ${MATCHES}`)
+
+// All actions on the message, of which there are few, by the index of their ids. Materialized: the planner would read
+// actions in the order of time until there are enough of the message, which is never.
+const PAGE_OF_MESSAGE = statement(
+  'audit_page_of_message',
   `
+WITH found AS MATERIALIZED (
+  SELECT a.* FROM sluice.audit a WHERE a.message_ids OPERATOR(pg_catalog.@>) ARRAY[$9::bigint]
+)
 SELECT ${ENTRY.columns('a')}
-FROM sluice.audit a
-WHERE ($1::text IS NULL OR a.queue = $1::text)
-  AND ($2::text IS NULL OR a.subject = $2::text)
-  AND ($3::bigint IS NULL OR $3::bigint = ANY (a.message_ids))
-  AND ($4::text IS NULL OR a.action = $4::text OR split_part(a.action, '.', 1) = $4::text)
-  AND ($5::text IS NULL OR a.actor = $5::text)
-  AND ($6::bigint IS NULL OR a.at >= ${instant('$6')})
-  AND (a.at, a.id) < (${instant('$7')}, $8::bigint)
-ORDER BY a.at DESC, a.id DESC
-LIMIT $9::integer`,
+FROM found a
+WHERE ${MATCHES}`,
 )
 
 const KEPT = statement('audit_kept', 'SELECT s.audit_keep_ms AS keep_ms FROM sluice.setting s')

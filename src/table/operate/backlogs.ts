@@ -21,11 +21,15 @@ export interface QueueBacklog {
   readonly concurrency: number | null
   /** When it was paused; null: it is not paused. */
   readonly pausedAt: Date | null
+  /** Failed, and waiting for their next attempt, up to 10,000. */
+  readonly retrying: number
+  /** Ordering keys whose messages wait for one of theirs that has failed or was snoozed, up to 10,000. */
+  readonly heldKeys: number
 }
 
-/** The backlogs by queue. The cost grows with the number of queues, and not with that of messages. */
-export async function readBacklogs(execute: Execute): Promise<readonly QueueBacklog[]> {
-  return (await execute(BACKLOGS, [])).map(BACKLOG.read)
+/** The backlogs by queue, or of only one. The cost grows with the number of queues, and not with that of messages. */
+export async function readBacklogs(execute: Execute, queue: string | null): Promise<readonly QueueBacklog[]> {
+  return (await execute(BACKLOGS, [queue])).map(BACKLOG.read)
 }
 
 const BACKLOG = shape<QueueBacklog>({
@@ -38,6 +42,8 @@ const BACKLOG = shape<QueueBacklog>({
   workers: number(),
   concurrency: nullable.number(),
   pausedAt: nullable.date(),
+  retrying: number(),
+  heldKeys: number(),
 })
 
 const BACKLOGS = statement(
@@ -45,5 +51,6 @@ const BACKLOGS = statement(
   `
 SELECT ${BACKLOG.columns('b')}
 FROM sluice.backlogs b
+WHERE $1::text IS NULL OR b.queue = $1::text
 ORDER BY b.queue`,
 )

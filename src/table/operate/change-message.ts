@@ -1,6 +1,8 @@
 import type { MessageState } from '../../message.ts'
 import type { InsertRow } from '../enqueue/insert-row.ts'
+import { requiringRows } from '../rows-missing.ts'
 import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { matchArguments, matchParams, type WaitingMatch } from './waiting-match.ts'
 
 /** What became of a message that was to be cancelled. */
 export interface CancelAnswer {
@@ -42,24 +44,13 @@ const CHANGED = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'max
 /** What a change writes. What is left out stays as it was. */
 export type MessageChange = Partial<Pick<InsertRow, (typeof CHANGED)[number]>>
 
-/** Which messages to clear: those that match everything given. */
-export interface ClearMatch {
-  readonly type: string | null
-  readonly orderingKey: string | null
-  readonly tenant: string | null
-  readonly enqueuedBefore: number | null
-  readonly enqueuedAfter: number | null
-  readonly state: string | null
-  readonly dryRun: boolean
-}
-
-/** Removes a message, unless a transaction has locked it: it waits for no lock. */
+/** Removes a message, unless a transaction has locked it: it waits for no lock. @throws SluiceError ROWS_MISSING */
 export async function cancelMessage(
   execute: Execute,
   queue: string,
   { id, dedupeKey }: MessageAddress,
 ): Promise<CancelAnswer> {
-  return answerOf(await execute(CANCEL, [queue, id, dedupeKey]))
+  return answerOf(await requiringRows(execute(CANCEL, [queue, id, dedupeKey])))
 }
 
 /** Changes what a waiting message says. */
@@ -97,16 +88,14 @@ export interface Step {
   readonly next: string | null
 }
 
-/** One step of a clearing. */
+/** One step of a clearing. @throws SluiceError ROWS_MISSING */
 export async function clearSome(
   execute: Execute,
   queue: string,
   afterId: string | null,
-  match: ClearMatch,
+  match: WaitingMatch,
 ): Promise<Step> {
-  const { type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun } = match
-  const given = [type, orderingKey, tenant, enqueuedBefore, enqueuedAfter, state, dryRun]
-  const row = only(await execute(CLEAR, [queue, afterId, ...given]))
+  const row = only(await requiringRows(execute(CLEAR, [queue, afterId, ...matchParams(match)])))
   return { count: numberOf(row, 'messages'), next: textOrNull(row, 'next_id') }
 }
 
@@ -168,7 +157,5 @@ const CLEAR = statement(
   'clear_some',
   `
 SELECT c.messages, c.next_id::text AS next_id
-FROM sluice.clear_some($1::text, $2::bigint, $3::text, $4::text, $5::text,
-  timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond',
-  timestamptz 'epoch' + $7::bigint::double precision * interval '1 microsecond', $8::text, $9::boolean) c`,
+FROM sluice.clear_some($1::text, $2::bigint, ${matchArguments(3)}) c`,
 )

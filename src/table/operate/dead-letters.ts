@@ -1,7 +1,7 @@
-import { date, duration, nullable, number, shape, text } from '../shape.ts'
-import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
+import { date, duration, nullable, number, type Shape, shape, text } from '../shape.ts'
+import { type Execute, numberOf, type Statement, statement, textOf, textOrNull } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
-import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
+import { type Content, ENVELOPE, STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 import { earlier, type TimeCursor } from './time-cursor.ts'
 
 /** Which dead letters: those that match everything given. */
@@ -36,10 +36,13 @@ export interface DeadLetter extends StoredMessage {
   readonly position: number | null
 }
 
+/** A dead letter without its payload and headers. */
+export type ListedDeadLetter = Omit<DeadLetter, Content>
+
 /** Dead letters, the latest first. */
-export interface DeadLetterPage {
+export interface DeadLetterPage<Listed extends ListedDeadLetter = DeadLetter> {
   /** At most as many as the limit. */
-  readonly deadLetters: readonly DeadLetter[]
+  readonly deadLetters: readonly Listed[]
   /** Give it as `after` for the next page, with the same options; null: there is no more. */
   readonly next: string | null
 }
@@ -90,20 +93,44 @@ export interface DeadLetterSearch {
   readonly limit: number
 }
 
+interface DeadLetterRows<Listed> {
+  readonly deadLetters: readonly Listed[]
+  readonly next: TimeCursor | null
+}
+
 /** Reads a page of dead letters, the latest first. */
-export async function listDeadLetters(
+export function listDeadLetters(
   execute: Execute,
   match: DeadLetterMatch,
+  search: DeadLetterSearch,
+): Promise<DeadLetterRows<DeadLetter>> {
+  return readPage(execute, LIST, DEAD_LETTER, match, search)
+}
+
+/** The same without payloads and headers, which may be large. */
+export function listWithoutPayloads(
+  execute: Execute,
+  match: DeadLetterMatch,
+  search: DeadLetterSearch,
+): Promise<DeadLetterRows<ListedDeadLetter>> {
+  return readPage(execute, LIST_WITHOUT_PAYLOADS, LISTED_DEAD_LETTER, match, search)
+}
+
+async function readPage<Listed extends ListedDeadLetter>(
+  execute: Execute,
+  list: Statement,
+  row: Shape<Listed>,
+  match: DeadLetterMatch,
   { after = null, limit }: DeadLetterSearch,
-): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: TimeCursor | null }> {
+): Promise<DeadLetterRows<Listed>> {
   const from = startOf(match, after)
   // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
   const rest = matchParams({ ...match, diedBefore: null })
   const params = [...rest, limit + 1, from?.us ?? null, from?.id ?? null]
-  const rows = await execute(LIST, params)
+  const rows = await execute(list, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
-    deadLetters: rows.slice(0, limit).map(DEAD_LETTER.read),
+    deadLetters: rows.slice(0, limit).map(row.read),
     next: last === undefined ? null : { us: textOf(last, 'died_at'), id: textOf(last, 'id') },
   }
 }
@@ -137,8 +164,7 @@ export async function summariseDeadLetters(execute: Execute, match: DeadLetterMa
   }
 }
 
-const DEAD_LETTER = shape<DeadLetter>({
-  ...STORED_MESSAGE,
+const DEATH = {
   reason: text(),
   error: nullable.text(),
   failures: FAILURES,
@@ -146,20 +172,23 @@ const DEAD_LETTER = shape<DeadLetter>({
   diedAt: date(),
   ageMs: duration(),
   position: nullable.number('event_position'),
-})
+}
+const DEAD_LETTER = shape<DeadLetter>({ ...STORED_MESSAGE, ...DEATH })
+const LISTED_DEAD_LETTER = shape<ListedDeadLetter>({ ...ENVELOPE, ...DEATH })
 
 // Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the
 // dead letters of all queues in the order in which they died. So it reads a page per queue.
-const LIST = statement(
-  'dead_list',
-  `
+function listOf(name: string, row: Shape<ListedDeadLetter>): Statement {
+  return statement(
+    name,
+    `
 WITH RECURSIVE dead_queue (queue) AS (
   SELECT coalesce($1::text, (SELECT d.queue FROM sluice.dead_letters d ORDER BY d.queue, d.died_at, d.id LIMIT 1))
   UNION ALL
   SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > q.queue ORDER BY d.queue, d.died_at, d.id LIMIT 1)
   FROM dead_queue q WHERE $1::text IS NULL AND q.queue IS NOT NULL
 )
-SELECT ${DEAD_LETTER.columns('d')}
+SELECT ${row.columns('d')}
 FROM dead_queue q CROSS JOIN LATERAL (
   SELECT d.* FROM sluice.dead_letters d
   WHERE d.queue = q.queue AND ${MATCHES}
@@ -169,7 +198,11 @@ FROM dead_queue q CROSS JOIN LATERAL (
 ) d
 ORDER BY d.died_at DESC, d.id DESC
 LIMIT $9::integer`,
-)
+  )
+}
+
+const LIST = listOf('dead_list', DEAD_LETTER)
+const LIST_WITHOUT_PAYLOADS = listOf('dead_list_without_payloads', LISTED_DEAD_LETTER)
 
 // A range in the order of the primary key. Otherwise the planner may read the whole queue by the index on died_at.
 const ONE = statement(

@@ -1,5 +1,6 @@
+import type { Shape } from '../shape.ts'
 import { type Execute, type Statement, statement, textOrNull } from '../statement.ts'
-import { MESSAGE, type MessageStatus } from './message-status.ts'
+import { LISTED_MESSAGE, type ListedMessage, MESSAGE, type MessageStatus } from './message-status.ts'
 
 /** Chooses messages of a queue: those that match everything given. */
 export interface MessageFilter {
@@ -20,9 +21,9 @@ export interface MessagesAsked {
 }
 
 /** Messages in the order of their ids. */
-export interface MessagePage {
+export interface MessagePage<Listed extends ListedMessage = MessageStatus> {
   /** At most as many as the limit. */
-  readonly messages: readonly MessageStatus[]
+  readonly messages: readonly Listed[]
   /** Give it as `after` for the next page, with the same options; null: there is no more. */
   readonly next: string | null
 }
@@ -36,27 +37,49 @@ export const REACH = 10_000
  * One page of a queue, by its primary key, or by the index of its slots for an ordering key. It begins behind the id
  * `after`, so it is right while messages come and go, and ends at the limit or after {@link REACH} messages looked at.
  */
-export async function readMessagePage(
+export function readMessagePage(execute: Execute, filter: MessageFilter, asked: MessagesAsked): Promise<MessagePage> {
+  return WHOLE.read(execute, filter, asked)
+}
+
+/** The same without payloads and headers, which may be large. */
+export function readListedMessages(
   execute: Execute,
   filter: MessageFilter,
   asked: MessagesAsked,
-): Promise<MessagePage> {
-  const { after, limit } = asked
-  const order = asked.order ?? 'newest'
-  const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
-  const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
-  const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]
-  const rows =
-    orderingKey === null
-      ? await execute(PAGES[order], params)
-      : await execute(PAGES_OF_KEY[order], [...params, orderingKey])
-  const messages = rows.filter((row) => row.id !== null).map(MESSAGE.read)
-  const more = messages.length > limit
-  const [first] = rows
-  if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
-  return {
-    messages: messages.slice(0, limit),
-    next: more ? (messages[limit - 1]?.id ?? null) : textOrNull(first, 'reach_id'),
+): Promise<MessagePage<ListedMessage>> {
+  return LISTED.read(execute, filter, asked)
+}
+
+/** The statements for messages of one shape. */
+class Pages<Listed extends ListedMessage> {
+  readonly #shape: Shape<Listed>
+  readonly #pages: Readonly<Record<MessageOrder, Statement>>
+  readonly #pagesOfKey: Readonly<Record<MessageOrder, Statement>>
+
+  constructor(name: string, row: Shape<Listed>) {
+    this.#shape = row
+    this.#pages = { newest: page(name, 'newest', row), oldest: page(name, 'oldest', row) }
+    this.#pagesOfKey = { newest: pageOfKey(name, 'newest', row), oldest: pageOfKey(name, 'oldest', row) }
+  }
+
+  async read(execute: Execute, filter: MessageFilter, asked: MessagesAsked): Promise<MessagePage<Listed>> {
+    const { after, limit } = asked
+    const order = asked.order ?? 'newest'
+    const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
+    const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
+    const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]
+    const rows =
+      orderingKey === null
+        ? await execute(this.#pages[order], params)
+        : await execute(this.#pagesOfKey[order], [...params, orderingKey])
+    const messages = rows.filter((row) => row.id !== null).map(this.#shape.read)
+    const more = messages.length > limit
+    const [first] = rows
+    if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
+    return {
+      messages: messages.slice(0, limit),
+      next: more ? (messages[limit - 1]?.id ?? null) : textOrNull(first, 'reach_id'),
+    }
   }
 }
 
@@ -81,10 +104,10 @@ const MATCHES = `
 // Without a filter it reads `limit` messages. With one it first looks for the ten-thousandth in the primary key, which
 // reads an index entry for each, and then reads messages until the page is full or that one is reached. If no message
 // matches it returns one row without a message, so that it always says how far it has looked.
-function page(order: MessageOrder): Statement {
+function page(name: string, order: MessageOrder, row: Shape<ListedMessage>): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
   return statement(
-    `operate_messages_${order}`,
+    `operate_${name}_${order}`,
     `
 WITH reach AS MATERIALIZED (
   SELECT CASE WHEN $7::boolean THEN (
@@ -95,7 +118,7 @@ WITH reach AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS number, ${MESSAGE.columns('m')}
+  SELECT m.id AS number, ${row.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id ${behind} $2::bigint AND m.id ${upTo} coalesce(r.id, '${last}'::bigint)
   AND ${MATCHES}
@@ -107,10 +130,10 @@ ORDER BY m.number ${direction}`,
 
 // The same in the slot of the key, which other keys share, by the index on slots. The messages of the key are read by
 // their ids.
-function pageOfKey(order: MessageOrder): Statement {
+function pageOfKey(name: string, order: MessageOrder, row: Shape<ListedMessage>): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
   return statement(
-    `operate_messages_of_key_${order}`,
+    `operate_${name}_of_key_${order}`,
     `
 WITH key AS MATERIALIZED (
   SELECT (pg_catalog.hashtextextended($10::text COLLATE "C", 0::bigint) & 255::bigint)::smallint AS slot
@@ -124,7 +147,7 @@ WITH key AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS number, ${MESSAGE.columns('m')}
+  SELECT m.id AS number, ${row.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id = ANY (ARRAY(
     SELECT t.id FROM sluice.message t
@@ -139,5 +162,5 @@ ORDER BY m.number ${direction}`,
   )
 }
 
-const PAGES = { newest: page('newest'), oldest: page('oldest') } as const
-const PAGES_OF_KEY = { newest: pageOfKey('newest'), oldest: pageOfKey('oldest') } as const
+const WHOLE = new Pages('messages', MESSAGE)
+const LISTED = new Pages('listed_messages', LISTED_MESSAGE)

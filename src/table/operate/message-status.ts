@@ -2,7 +2,7 @@ import type { MessageState } from '../../message.ts'
 import { msSince, msUntil, nullable, number, shape, word } from '../shape.ts'
 import { type Execute, statement } from '../statement.ts'
 import { FAILURES, type Failure } from './failures.ts'
-import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
+import { type Content, ENVELOPE, STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
 export interface MessageStatus extends StoredMessage {
@@ -58,10 +58,11 @@ export async function readMessageStatus(
   return row && MESSAGE.read(row)
 }
 
-/** A row of sluice.messages. */
-export const MESSAGE = shape<MessageStatus>({
-  ...STORED_MESSAGE,
-  state: word(),
+/** A message without its payload and headers. */
+export type ListedMessage = Omit<MessageStatus, Content>
+
+const STATE = {
+  state: word<MessageStatus['state']>(),
   attempt: number(),
   retryPolicy: nullable.text(),
   leaseMs: nullable.duration(),
@@ -78,7 +79,13 @@ export const MESSAGE = shape<MessageStatus>({
   leasedUntil: nullable.date(),
   claim: nullable.bigint(),
   position: nullable.number('event_position'),
-})
+}
+
+/** A row of sluice.messages. */
+export const MESSAGE = shape<MessageStatus>({ ...STORED_MESSAGE, ...STATE })
+
+/** The same without payload and headers. */
+export const LISTED_MESSAGE = shape<ListedMessage>({ ...ENVELOPE, ...STATE })
 
 const PEEK = statement(
   'operate_peek',

@@ -33,8 +33,11 @@ export interface StoredMessage {
   readonly payloadJson: string
 }
 
-/** The columns of the views `sluice.messages`, `sluice.dead_letters` and `sluice.completed`. */
-export const STORED_MESSAGE = {
+/** What a list without payloads leaves out. */
+export type Content = 'payload' | 'payloadJson' | 'headers' | 'headersJson'
+
+/** The columns of messages in any view that are small: of a row with a large payload the server reads none of its parts. */
+export const ENVELOPE = {
   queue: text(),
   id: bigint(),
   enqueuedAt: date(),
@@ -45,6 +48,11 @@ export const STORED_MESSAGE = {
   maxAttempts: nullable.number(),
   tenant: nullable.text(),
   dedupeKey: nullable.text(),
+}
+
+/** The columns of the views `sluice.messages`, `sluice.dead_letters` and `sluice.completed`. */
+export const STORED_MESSAGE = {
+  ...ENVELOPE,
   headersJson: jsonText('headers'),
   headers: parsed<Headers>('headers_json'),
   payloadJson: jsonText('payload'),

@@ -23,7 +23,7 @@ export interface WorkerStatus {
   readonly seenAgoMs: number
   /** False if its connection is gone, or, behind a pooler, if it has sent no heartbeat for three minutes. */
   readonly alive: boolean
-  /** How many messages it has in flight. */
+  /** How many messages it has in flight; in a list of one queue, of this queue. */
   readonly inFlight: number
 }
 
@@ -110,8 +110,15 @@ const WORKERS = statement(
   'operate_workers',
   `
 SELECT ${WORKER.columns('w')}
-FROM sluice.workers w
-WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
+FROM (
+  SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at, w.alive,
+         CASE WHEN $1::text IS NULL THEN w.in_flight ELSE (
+           SELECT count(*) FROM sluice.in_flight f WHERE f.worker_id = w.id AND f.queue = $1::text
+         )::integer END AS in_flight
+  FROM sluice.workers w
+  WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
+  OFFSET 0
+) w
 ORDER BY w.id`,
 )
 

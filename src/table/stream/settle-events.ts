@@ -98,6 +98,7 @@ export interface HeldPartition {
   readonly untilUs: number | null
   readonly attempt: number
   readonly error: string | null
+  readonly details?: FailureDetails | undefined
 }
 
 /**
@@ -118,6 +119,7 @@ export async function holdPartitions(
     held.map(({ untilUs }) => untilUs),
     held.map(({ attempt }) => attempt),
     held.map(({ error }) => error),
+    held.map(detailsJson),
   ])
   await requiringRows(sent)
 }
@@ -149,11 +151,12 @@ const HOLD_PARTITIONS = statement(
 WITH held AS (
   UPDATE sluice.group_progress p
   SET held_until = coalesce(timestamptz 'epoch' + given.until_us * interval '1 microsecond', 'infinity'),
-      attempt = given.attempt, last_error = coalesce(given.error, p.last_error)
+      attempt = given.attempt, last_error = coalesce(given.error, p.last_error),
+      failures = sluice_private.add_failure(p.failures, given.attempt, given.error, given.details, clock_timestamp())
   FROM ROWS FROM (
     pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::double precision[]),
-    pg_catalog.unnest($5::integer[]), pg_catalog.unnest($6::text[])
-  ) AS given (partition, position, until_us, attempt, error)
+    pg_catalog.unnest($5::integer[]), pg_catalog.unnest($6::text[]), pg_catalog.unnest($7::text[]::jsonb[])
+  ) AS given (partition, position, until_us, attempt, error, details)
   WHERE p.group_id = $1::integer AND p.partition = given.partition AND p.position = given.position
   RETURNING 1
 )

@@ -1,3 +1,4 @@
+import { FAILURES, type Failure } from '../operate/failures.ts'
 import { dateOrNull, microseconds } from '../operate/instants.ts'
 import { bool, date, duration, nullable, number, shape, text } from '../shape.ts'
 import { booleanOf, type Execute, numberOf, numberOrNull, type Row, statement, textOrNull } from '../statement.ts'
@@ -95,6 +96,8 @@ export interface BlockingEvent {
   readonly attempt: number
   /** How the last one failed; null: it was snoozed. */
   readonly error: string | null
+  /** Its last failures, the latest last, at most five. Only the latest has a stack. */
+  readonly failures: readonly Failure[]
 }
 
 /** How far a group has read one partition: a row of `sluice.group_partitions`. */
@@ -195,12 +198,18 @@ const PARTITION = shape<GroupPartitionStatus>({
 
 function heldColumns(of: string): string {
   const until = `CASE WHEN isfinite(${of}.held_until) THEN ${microseconds(`${of}.held_until`)} END`
-  return `${of}.held_until IS NOT NULL AS held, ${of}.attempt, ${of}.last_error, ${until} AS held_us`
+  const failures = FAILURES.select(of, 'failures')
+  return `${of}.held_until IS NOT NULL AS held, ${of}.attempt, ${of}.last_error, ${until} AS held_us, ${failures}`
 }
 
 function heldOf(row: Row): BlockingEvent | null {
   if (!booleanOf(row, 'held')) return null
-  return { until: dateOrNull(row, 'held_us'), attempt: numberOf(row, 'attempt'), error: textOrNull(row, 'last_error') }
+  return {
+    until: dateOrNull(row, 'held_us'),
+    attempt: numberOf(row, 'attempt'),
+    error: textOrNull(row, 'last_error'),
+    failures: FAILURES.read(row, 'failures'),
+  }
 }
 
 function lostOf(row: Row): LostEvents | null {

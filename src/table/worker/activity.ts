@@ -1,11 +1,28 @@
 import { type Execute, statement } from '../statement.ts'
 
-/** Records what a worker has done in each queue, as JSON: see sluice.worker_activity. */
-export async function noteActivity(execute: Execute, workerId: number, queues: string): Promise<void> {
-  await execute(NOTE, [workerId, queues])
+/** What a worker has done in each queue, and its number among those of the worker. */
+export interface ActivityNote {
+  readonly workerId: number
+  readonly number: number
+  /** As JSON: see sluice.worker_activity. */
+  readonly queues: string
 }
 
-const NOTE = statement(
-  'activity_note',
-  'INSERT INTO sluice.worker_activity (worker_id, queues) VALUES ($1::integer, $2::text::jsonb)',
+/** Writes notes, each of them once: one that has been written before is left out. */
+export async function writeActivity(execute: Execute, notes: readonly ActivityNote[]): Promise<void> {
+  await execute(WRITE, [
+    notes.map(({ workerId }) => workerId),
+    notes.map(({ number }) => number),
+    notes.map(({ queues }) => queues),
+  ])
+}
+
+// Without a target of the conflict, because that needs the right to read.
+const WRITE = statement(
+  'activity_write',
+  `
+INSERT INTO sluice.worker_activity (worker_id, number, queues)
+SELECT n.worker_id, n.number, n.queues::jsonb
+FROM unnest($1::integer[], $2::integer[], $3::text[]) AS n (worker_id, number, queues)
+ON CONFLICT DO NOTHING`,
 )

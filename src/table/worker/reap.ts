@@ -3,6 +3,8 @@ import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 /** A worker that vanished, and how many messages it had in flight. */
 export interface DeadWorker {
   readonly workerId: number
+  /** Its name. */
+  readonly worker: string
   readonly messages: number
 }
 
@@ -17,7 +19,11 @@ export interface DeadWorker {
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
-  return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
+  return rows.map((row) => ({
+    workerId: numberOf(row, 'id'),
+    worker: textOf(row, 'name'),
+    messages: numberOf(row, 'messages'),
+  }))
 }
 
 /** Ends the leases of batches that no worker has in flight, and deletes their records. Returns those that had one. */
@@ -108,7 +114,7 @@ WITH dead AS (
   -- A number below zero is the position of an event.
   WHERE h.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
 )
-SELECT dead.id, (SELECT count(*) FROM evidence) AS recorded,
+SELECT dead.id, dead.name, (SELECT count(*) FROM evidence) AS recorded,
        (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
        ${WAKE}
 FROM dead`,

@@ -78,6 +78,10 @@ export interface PollOptions {
   readonly consumed?: readonly string[] | null
   /** What it has done, as JSON, for the heartbeat. */
   readonly statistics?: string | null
+  /** Whether notifications arrive, for the heartbeat. @default unknown */
+  readonly listening?: boolean | null
+  /** How many connections to the server it may have, for the heartbeat; null: a pooler is in front. @default unknown */
+  readonly connections?: number | null
   /** Of the settings of queues that are known. */
   readonly version?: string | null | undefined
   /** Whether a worker is dead. @default false */
@@ -87,8 +91,8 @@ export interface PollOptions {
 /**
  * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for the settings of
  * queues that have changed since `version`, for what it has in flight and is to cancel, for `dead` workers, and its heartbeat, if
- * `consumed` says which queues it consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
- * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
+ * `consumed` says which queues it consumes, with `statistics` of what it has done, and whether it is `listening`. Queues
+ * without messages are left out. An empty queue costs two index descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
  * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a
  * page of an empty index. Its bounds are those of the table's constraint: a row that is there in spite of it must not
  * fail the poll of all queues.
@@ -97,9 +101,16 @@ export async function pollQueues(
   execute: Execute,
   workerId: number,
   queues: readonly string[],
-  { consumed = null, statistics = null, version = null, dead = false }: PollOptions = {},
+  {
+    consumed = null,
+    statistics = null,
+    listening = null,
+    connections = null,
+    version = null,
+    dead = false,
+  }: PollOptions = {},
 ): Promise<Polled> {
-  const answer = await execute(POLL, [workerId, queues, consumed, statistics, version, dead])
+  const answer = await execute(POLL, [workerId, queues, consumed, statistics, version, dead, listening, connections])
   const rows = answer.filter((row) => row.dead !== true)
   const settings = rows.find((row) => typeof row.settings === 'string')
   const schedule = rows.find((row) => row.queue === null && row !== settings)
@@ -159,7 +170,8 @@ const POLL = statement(
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), alive AS (
-  UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb
+  UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb,
+         listening = $7::boolean, connections = $8::integer
   WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,

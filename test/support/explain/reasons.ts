@@ -1,4 +1,7 @@
+import pg from 'pg'
+import { onTestFinished } from 'vitest'
 import type { Explanation, Reason } from '../../../src/index.ts'
+import type { TestDatabase } from '../servers/database.ts'
 import { put, type startTestSluice } from '../sluice.ts'
 import { deferred } from '../wait.ts'
 
@@ -32,4 +35,24 @@ export async function busyWorker(
   pipeline.start()
   await began.promise
   return { id, release: () => go.resolve() }
+}
+
+/** A session with a name, which ends with the test. */
+export async function sessionOf(database: TestDatabase, name: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: database.url, application_name: name })
+  client.on('error', () => undefined)
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
+
+/** A session with a transaction open, and its server process. */
+export async function openSession(
+  database: TestDatabase,
+  name: string,
+): Promise<{ readonly session: pg.Client; readonly pid: number }> {
+  const session = await sessionOf(database, name)
+  await session.query('BEGIN')
+  const { rows } = await session.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  return { session, pid: rows[0]!.pid }
 }

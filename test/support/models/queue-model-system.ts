@@ -6,6 +6,7 @@ import type { Sluice } from '../../../src/sluice.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../../../src/table/operate/change-dead-letters.ts'
 import type { DeadLetterMatch } from '../../../src/table/operate/dead-letters.ts'
 import type { TestDatabase } from '../servers/database.ts'
+import { prepared } from '../servers/prepared.ts'
 import { waitFor } from '../wait.ts'
 import {
   type Given,
@@ -44,7 +45,7 @@ export class QueueSystem {
   readonly #sluice: Sluice
 
   constructor(database: TestDatabase, sluice: Sluice, queue: string) {
-    this.#database = database
+    this.#database = prepared(database)
     this.#sluice = sluice
     this.queue = queue
   }

@@ -4,6 +4,7 @@ import { executeOn } from '../../../src/connection/open-client.ts'
 import { CLAIM_SETTINGS } from '../../../src/table/planner.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import type { TestDatabase } from '../servers/database.ts'
+import { prepared } from '../servers/prepared.ts'
 import { test as base } from '../servers/undisturbed.ts'
 import { type Rewrite, rewriting } from './rewrite.ts'
 
@@ -92,7 +93,7 @@ export class Stage {
 
   static async open(database: TestDatabase, queue: string): Promise<Stage> {
     const [watching, gate] = await Promise.all([connect(database), connect(database)])
-    return new Stage(database, queue, watching, new Gate(gate, watching))
+    return new Stage(prepared(database), queue, watching, new Gate(gate, watching))
   }
 
   async close(): Promise<void> {

@@ -89,8 +89,10 @@ const evidence = /^Index (Only )?Scan crash_pkey$/
 // A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
 const byIds = [/^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
 
+// A row that a claim has found and locks.
+const found = /^Tid Scan message$/
 // The ctids come one by one from the primary key.
-const byCtid = [/^Index (Only )?Scan message_pkey$/, /^Tid Scan message$/]
+const byCtid = [/^Index (Only )?Scan message_pkey$/, found]
 
 export const STATEMENTS: readonly Planned[] = [
   {
@@ -114,14 +116,14 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a claim of 100 in slots',
     send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100),
-    ways: [slots, lock, evidence],
-    buffers: 400,
+    ways: [slots, found, lock, evidence],
+    buffers: 500,
   },
   {
     name: 'a claim of 100 of a hot key',
     send: (execute, { hotSlot }) => claimSlots(execute, 'mixed', [{ slot: hotSlot, id: '0' }], 100),
-    ways: [slots, lock, evidence],
-    buffers: 400,
+    ways: [slots, found, lock, evidence],
+    buffers: 500,
   },
   {
     name: 'a claim of 100 of the whole queue',

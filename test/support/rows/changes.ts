@@ -82,6 +82,18 @@ export const CHANGES: Readonly<Record<string, Change>> = {
     noted: (queue) => ({ action: 'queue.clear', queue, message_ids: ['42', '43'], count: '2', details: { type: 'a' } }),
     idle: (q) => `SELECT sluice.clear_some('${q}')`,
   },
+  move_messages: {
+    given: (q) => [message(q, 42), message(q, 43)],
+    call: (q) => `SELECT sluice.move_messages('${q}', '${q}.right', type => 'a')`,
+    noted: (queue) => ({
+      action: 'queue.move',
+      queue,
+      message_ids: ['42', '43'],
+      count: '2',
+      details: { type: 'a', target: `${queue}.right` },
+    }),
+    idle: (q) => `SELECT sluice.move_messages('${q}', '${q}.right')`,
+  },
   free_key: {
     given: (q) => [keptKey(q, 'a')],
     call: (q) => `SELECT sluice.free_key('${q}', 'a')`,

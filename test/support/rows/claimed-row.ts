@@ -37,6 +37,7 @@ export function orderedClaim(
     firstLive: new Map(lines),
     anyHeld: new Map(),
     walks: [],
+    missed: [],
     snapshot: { ...snapshot, running: new Set() },
   }
 }

@@ -17,9 +17,13 @@ export const PAUSED_CLAIM: readonly Rewrite[] = of(
 
 /** A claim that takes the versions of rows that its snapshot has, whoever has them locked or leased since. */
 export const CLAIM_UNLOCKED = of(['claim', 'claim_leased', 'claim_leased_by_ctid'], 'FOR UPDATE OF m SKIP LOCKED', '')
-export const KEYED_CLAIM_UNLOCKED = of(['claim_slots'], 'FOR UPDATE OF m', '')
+export const KEYED_CLAIM_UNLOCKED = of(['claim_slots'], 'FOR UPDATE OF m SKIP LOCKED', '')
 export const SLOT_UNLOCKED = of(['claim_slots'], 'FOR NO KEY UPDATE OF s SKIP LOCKED', '')
-export const KEYED_CLAIM_SKIPPING = of(['claim_slots'], 'FOR UPDATE OF m', 'FOR UPDATE OF m SKIP LOCKED')
+/** Skips a locked message, and takes the later ones of its key. */
+export const KEYED_CLAIM_SKIPPING = [
+  ...of(['claim_slots'], 'WHERE next.id IS NOT NULL OR run.walked', 'WHERE m.id IS NOT NULL OR run.walked'),
+  ...of(['claim_free_slots'], 'WHERE next.id IS NOT NULL OR', 'WHERE m.id IS NOT NULL OR'),
+]
 export const WHOLE_QUEUE_WAITING = of(['claim_whole_queue'], 'FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m')
 
 const SEEN = `AND CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN true

@@ -34,6 +34,8 @@ const BY_CODE: Readonly<Record<string, readonly [Refusal['status'], string]>> = 
   STREAM_UNKNOWN: [404, 'No such stream'],
   GROUP_UNKNOWN: [404, 'No such group'],
   SCHEDULE_UNKNOWN: [404, 'No such schedule'],
+  CLAIM_UNKNOWN: [404, 'No such claim'],
+  CLAIM_OVER: [409, 'The claim is over'],
   GROUP_HAS_DEFERRED: [409, 'This cannot be done now'],
   PRIVILEGE_MISSING: [403, 'The login lacks a privilege'],
   ROWS_MISSING: [409, 'Nothing was changed'],

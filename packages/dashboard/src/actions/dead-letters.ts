@@ -1,8 +1,8 @@
 import { Refusal } from '../access/refusal.ts'
 import type { Action, ActionContext, Question } from '../action.ts'
 import { choiceOf, type DeadChoice, filterOf, readDeadChoice } from '../read/dead-filter.ts'
+import { errorLine, groupError } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
 import { field } from '../view/question.ts'
 import { counted, number } from '../view/text.ts'
 
@@ -37,7 +37,7 @@ async function ask(context: ActionContext, verb: 'Redrive' | 'Delete'): Promise<
   const { total, groups, moreGroups } = await operate.deadLetters.summarise(filterOf(choice, diedBefore))
   const lines = groups.map(
     ({ queue, type, reason, error, messages }) =>
-      html`<li>${number(messages)} of ${queue}${type === null ? NOTHING : html`, ${type}`}: ${errorLine(error ?? reason)}</li>`,
+      html`<li>${number(messages)} of ${queue}${type === null ? NOTHING : html`, ${type}`}: ${errorLine(groupError(error ?? reason))}</li>`,
   )
   const more = moreGroups === 0 ? NOTHING : html`<li>and ${number(moreGroups)} smaller groups</li>`
   return {

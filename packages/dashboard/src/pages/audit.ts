@@ -1,11 +1,12 @@
 import type { AuditAction, AuditEntry } from 'sluice'
 import type { Context, Page } from '../page.ts'
+import { errorLine } from '../view/errors.ts'
 import { filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
+import { pager } from '../view/pager.ts'
 import { instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
-import { number, oneLine } from '../view/text.ts'
-import { pager } from './messages-part.ts'
+import { number } from '../view/text.ts'
 
 /** Who did what. */
 export const auditPage: Page = async ({ operate, query, paths }) => {
@@ -49,7 +50,7 @@ function columnsOf(paths: Context['paths']): readonly Column<AuditEntry>[] {
     {
       title: 'Details',
       wide: true,
-      cell: ({ details }) => (Object.keys(details).length === 0 ? NONE : oneLine(JSON.stringify(details))),
+      cell: ({ details }) => (Object.keys(details).length === 0 ? NONE : errorLine(JSON.stringify(details))),
     },
   ]
 
@@ -57,6 +58,6 @@ function columnsOf(paths: Context['paths']): readonly Column<AuditEntry>[] {
     const [first] = messageIds
     const more = messageIds.length > 1 ? html` and ${number(messageIds.length - 1)} more` : NOTHING
     if (first !== undefined && queue !== null) return html`${link(paths.message(queue, first), first)}${more}`
-    return subject === null ? NONE : html`${oneLine(subject, 60)}`
+    return subject === null ? NONE : html`${errorLine(subject, 60)}`
   }
 }

@@ -1,23 +1,23 @@
-import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from 'sluice'
+import type { DeadLetterGroup, DeadLetterSummary, ListedDeadLetter } from 'sluice'
 import type { Context, Page } from '../page.ts'
 import { type DeadFields, readDeadFields } from '../read/dead-filter.ts'
 import { countsNote } from '../view/counts.ts'
+import { commonPart, errorLine, groupError } from '../view/errors.ts'
 import { filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
+import { pager } from '../view/pager.ts'
 import { count, instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
 import { number } from '../view/text.ts'
-import { pager } from './messages-part.ts'
 
 /** Messages that are not tried again: in groups, and one by one. */
 export const deadLettersPage: Page = async (context) => {
   const { operate, query, paths } = context
   const fields = readDeadFields(query)
   const after = /^-?\d{1,19}\.\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
-  const snapped = await context.summaries.read(fields)
+  const snapped = await context.summaries.read(fields, context.report)
   const { value: summary } = snapped
-  const { deadLetters, next } = await operate.deadLetters.list({ ...fields, limit: PAGE, after })
+  const { deadLetters, next } = await operate.deadLetters.listWithoutPayloads({ ...fields, limit: PAGE, after })
   const pages = pager(after !== null, paths.dead(fields), next === null ? null : paths.dead({ ...fields, after: next }))
   const body = html`<h1>Dead letters</h1>
     ${filterForm(paths.dead(), [
@@ -40,23 +40,25 @@ function groups({ groups: all, moreGroups, total }: DeadLetterSummary, { paths }
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
     { title: 'Type', cell: ({ type }) => type ?? NONE },
     { title: 'Reason', cell: ({ reason }) => errorLine(reason, 60) },
-    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : errorLine(error)) },
+    { title: 'Error', wide: true, cell: ({ error }) => (error === null ? NONE : errorLine(groupError(error))) },
   ]
   const more = moreGroups === 0 ? NOTHING : html`<p class="note">and ${number(moreGroups)} smaller groups</p>`
   return html`${table('Groups of dead letters', columns, all, total === 0 ? 'No dead letters.' : 'None match.')}${more}`
 }
 
-/** A filter that shows a group. In its error numbers are `#`, so the longest part without one stands for it. */
+/** A filter that shows a group, with nothing in it that is hidden in errors: addresses are kept in many places. */
 function fieldsOf({ queue, type, reason, error }: DeadLetterGroup): DeadFields {
-  const part = (error ?? '')
-    .split('#')
-    .toSorted((a, b) => b.length - a.length)[0]
-    ?.trim()
-  return { queue, reason, ...(type !== null && { type }), ...(part && { error: part }) }
+  const parts = { reason: commonPart(reason), error: commonPart(error ?? '') }
+  return {
+    queue,
+    ...(type !== null && { type }),
+    ...(parts.reason && { reason: parts.reason }),
+    ...(parts.error && { error: parts.error }),
+  }
 }
 
 function letters(
-  shown: readonly DeadLetter[],
+  shown: readonly ListedDeadLetter[],
   total: number | undefined,
   fields: DeadFields,
   { viewer, paths }: Context,
@@ -78,8 +80,8 @@ function letters(
   </form>${allThatMatch}`
 }
 
-function columnsOf(paths: Context['paths'], mayAct: boolean): readonly Column<DeadLetter>[] {
-  const tick: Column<DeadLetter> = {
+function columnsOf(paths: Context['paths'], mayAct: boolean): readonly Column<ListedDeadLetter>[] {
+  const tick: Column<ListedDeadLetter> = {
     title: 'Select',
     cell: ({ queue, id }) =>
       html`<input type="checkbox" name="ids" value="${id}" aria-label="${`Select ${queue} ${id}`}">`,

@@ -1,8 +1,9 @@
 import type { GroupPartitionStatus, GroupStatus } from 'sluice'
 import { Refusal } from '../access/refusal.ts'
 import type { Context, Page } from '../page.ts'
+import { activityPart } from '../view/activity.ts'
+import { errorLine } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
 import { badge, count, duration, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'
@@ -17,8 +18,13 @@ export const groupPage: Page = async (context) => {
   const partitions = await operate.groups.partitions(stream, group)
   const body = html`<p class="crumbs">${link(paths.to('streams'), 'Streams')}</p>
     <div id="head" class="page-head"><h1>${stream}:${group}</h1> ${found.pausedAt === null ? NOTHING : badge('paused', 'warn')}${actions(found, context)}</div>
-    ${found.lost === null ? NOTHING : html`<p id="banner" class="banner tone-bad">It has lost its unread events from ${found.lost.from} to ${found.lost.to}, and reads nothing until it is moved: see sluice group seek.</p>`}
-    ${section('totals', 'Progress', tiles(found))}
+    ${found.lost === null ? NOTHING : html`<p id="banner" class="banner tone-bad">It has lost its unread events from ${found.lost.from} to ${found.lost.to}, and reads nothing until it is moved.</p>`}
+    ${section('totals', 'Progress', tiles(found, context))}
+    ${activityPart(
+      await operate.queues.activity({ queue: found.queue }),
+      await operate.queues.backlogHistory({ queue: found.queue }),
+      await operate.now(),
+    )}
     ${section('facts', 'Settings', settings(found, context))}
     ${section('partitions', 'Partitions', table('Partitions', columnsOf(found, context), partitions, 'It has no partitions.'))}`
   return { title: `${stream}:${group}`, place: 'streams', body }
@@ -29,13 +35,17 @@ function actions({ stream, group, pausedAt, partitionsStopped }: GroupStatus, { 
   const path = paths.group(stream, group)
   return html`<div class="actions">
     ${partitionsStopped > 0 ? askButton(`${path}/retry`, 'Retry all') : NOTHING}
-    ${pausedAt === null ? askButton(`${path}/pause`, 'Pause') : askButton(`${path}/resume`, 'Resume')}</div>`
+    ${pausedAt === null ? askButton(`${path}/pause`, 'Pause') : askButton(`${path}/resume`, 'Resume')}
+    ${askButton(`${path}/seek`, 'Move')}</div>`
 }
 
-function tiles({ unread, oldestUnreadAgeMs, deferred, dead, partitionsStopped, members }: GroupStatus): Html {
+function tiles(
+  { queue, unread, oldestUnreadAgeMs, deferred, dead, partitionsStopped, members }: GroupStatus,
+  { paths }: Context,
+): Html {
   return html`<div class="tiles">
-    ${tile('Unread', count(unread))}${tile('Lag', duration(oldestUnreadAgeMs))}${tile('Deferred', count(deferred))}
-    ${tile('Stopped', count(partitionsStopped, 'bad'))}${tile('Dead', count(dead, 'bad'))}${tile('Members', count(members))}
+    ${tile('Unread', count(unread))}${tile('Lag', duration(oldestUnreadAgeMs))}${tile('Deferred', deferred === 0 ? count(0) : link(paths.queue(queue), count(deferred)))}
+    ${tile('Stopped', count(partitionsStopped, 'bad'))}${tile('Dead', dead === 0 ? count(0) : link(paths.dead({ queue }), count(dead, 'bad')))}${tile('Members', count(members))}
   </div>`
 }
 

@@ -1,8 +1,9 @@
-import type { MessageStatus } from 'sluice'
+import type { ListedMessage } from 'sluice'
 import type { Context } from '../page.ts'
+import { errorLine } from '../view/errors.ts'
 import { type FilterField, filterForm, textField } from '../view/filter.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
+import { pager } from '../view/pager.ts'
 import { badge, dueAt, instant, link, NONE, section, type Tone } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
 import { oneLine } from '../view/text.ts'
@@ -18,7 +19,7 @@ export async function messagesPart(queue: string, { operate, query, paths }: Con
   const [orderingKey, type, tenant] = [text('key'), text('type'), text('tenant')]
   const after = /^\d{1,19}$/.test(query.get('after') ?? '') ? query.get('after') : null
   const filter = { queue, state, orderingKey, type, tenant, order, limit: PAGE, after } as const
-  const { messages, next } = await operate.messages.list(filter)
+  const { messages, next } = await operate.messages.listWithoutPayloads(filter)
   const chosen = { state, key: orderingKey, type, tenant, order: order === 'oldest' ? order : undefined }
   const fields: readonly FilterField[] = [
     { kind: 'choice', name: 'state', label: 'State', value: state, choices: STATES.map((one) => [one, named(one)]) },
@@ -49,7 +50,7 @@ const FURTHER = 'None of the messages that this page has looked at matches. The 
 const PAGE = 50
 const MOST_CHARACTERS = 1_000
 
-function columnsOf(paths: Context['paths']): readonly Column<MessageStatus>[] {
+function columnsOf(paths: Context['paths']): readonly Column<ListedMessage>[] {
   return [
     { title: 'Message', cell: ({ queue, id }) => link(paths.message(queue, id), id) },
     { title: 'State', cell: stateBadge },
@@ -71,7 +72,7 @@ function columnsOf(paths: Context['paths']): readonly Column<MessageStatus>[] {
 }
 
 /** The state of a message, and whether it waits for another one. */
-export function stateBadge({ state, heldBy }: Pick<MessageStatus, 'state' | 'heldBy'>): Html {
+export function stateBadge({ state, heldBy }: Pick<ListedMessage, 'state' | 'heldBy'>): Html {
   return html`${badge(named(state), TONES[state])}${heldBy === null ? NOTHING : badge('held', 'warn')}`
 }
 
@@ -80,12 +81,3 @@ function named(state: State): string {
 }
 
 const TONES: Readonly<Partial<Record<State, Tone>>> = { in_flight: 'good', retrying: 'warn', expired: 'bad' }
-
-/** Links to the first and to the next page. */
-export function pager(isLater: boolean, first: string, next: string | null): Html {
-  if (!isLater && next === null) return NOTHING
-  return html`<nav class="pager" aria-label="Pages of the list">
-    ${isLater ? link(first, 'First page') : NOTHING}
-    ${next === null ? NOTHING : link(next, 'Next page')}
-  </nav>`
-}

@@ -1,5 +1,6 @@
 import type { Page } from '../page.ts'
 import { auditPage } from './audit.ts'
+import { claimsPage } from './claims.ts'
 import { deadLettersPage } from './dead-letters.ts'
 import { doctorPage } from './doctor.ts'
 import { groupPage } from './group.ts'
@@ -17,6 +18,7 @@ export const PAGES: readonly (readonly [path: string, page: Page])[] = [
   ['/queues/:queue/messages/:id', messagePage],
   ['/dead', deadLettersPage],
   ['/workers', workersPage],
+  ['/claims', claimsPage],
   ['/doctor', doctorPage],
   ['/audit', auditPage],
   ['/schedules', schedulesPage],

@@ -3,10 +3,10 @@ import type { Context, Page } from '../page.ts'
 import type { Findings } from '../read/findings.ts'
 import { type Held, readHeldKeys } from '../read/held-keys.ts'
 import { activityPart } from '../view/activity.ts'
-import { countsBar, countsNote, countsTiles } from '../view/counts.ts'
+import { backlogTiles, countsBar, countsNote, countsTiles, isRecent } from '../view/counts.ts'
+import { errorLine } from '../view/errors.ts'
 import { explanationPart } from '../view/explanation.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
 import { badge, count, dueAt, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { table } from '../view/table.ts'
@@ -16,21 +16,30 @@ import { messagesPart } from './messages-part.ts'
 /** One queue: its counts, its settings, what holds it up, and its messages. */
 export const queuePage: Page = async (context) => {
   const queue = context.param('queue')
-  const snapped = await context.findings.read()
-  const settings = await context.operate.queues.settings.get(queue)
-  const status = snapped.value?.queues.find((one) => one.queue === queue)
-  const held = status === undefined || status.held > 0 ? await readHeldKeys(context.operate, queue) : []
+  const { operate } = context
+  // The counts may be quick: what else the page shows is read meanwhile.
+  const counting = context.findings.read(context.report)
+  const settings = await operate.queues.settings.get(queue)
+  const charts = activityPart(
+    await operate.queues.activity({ queue }),
+    await operate.queues.backlogHistory({ queue }),
+    await operate.now(),
+  )
+  const explanation = explanationPart('What moves, and what does not', await operate.queues.explain(queue))
+  const messages = await messagesPart(queue, context)
+  const snapped = await counting
+  const { value: found } = snapped
+  const status = found?.queues.find((one) => one.queue === queue)
+  const held = status === undefined || status.held > 0 ? await readHeldKeys(operate, queue) : []
   const body = html`<div id="head" class="page-head"><h1>${queue}</h1> ${badges(settings, status)}${actions(queue, settings, context)}</div>
-    ${pauseSentence(settings, snapped.value)}
+    ${pauseSentence(settings, found)}
     ${countsNote(snapped)}
-    ${snapped.value === undefined ? NOTHING : section('totals', 'Messages by state', totals(status))}
-    ${activityPart(await context.operate.queues.activity({ queue }), await context.operate.now())}
-    ${explanationPart('What moves, and what does not', await context.operate.queues.explain(queue))}
-    ${settingsPart(settings)}
-    ${limitsPart(snapped.value?.limits.filter((limit) => limit.queue === queue) ?? [])}
-    ${workersPart(snapped.value?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
+    ${section('totals', 'Messages by state', isRecent(snapped) ? totals(status) : await backlogPart(queue, context))}
+    ${charts}${explanation}${settingsPart(settings)}
+    ${limitsPart(found?.limits.filter((limit) => limit.queue === queue) ?? [])}
+    ${workersPart(found?.workers.filter(({ queues }) => queues.includes(queue)) ?? [])}
     ${heldPart(held, context)}
-    ${await messagesPart(queue, context)}`
+    ${messages}`
   return { title: queue, place: 'overview', body }
 }
 
@@ -55,8 +64,18 @@ function pauseSentence(settings: QueueSettingsStatus | undefined, found: Finding
   }</p>`
 }
 
+/** While there are no recent exact counts. */
+async function backlogPart(queue: string, { backlogs, report }: Context): Promise<Html> {
+  const { value } = await backlogs.read(report)
+  const backlog = value?.find((one) => one.queue === queue)
+  if (value === undefined) return NOTHING
+  return backlog === undefined ? NO_QUEUE : backlogTiles(backlog)
+}
+
+const NO_QUEUE = html`<p class="empty">The queue has no messages, dead letters or workers.</p>`
+
 function totals(status: QueueStatus | undefined): Html {
-  if (status === undefined) return html`<p class="empty">The queue has no messages, dead letters or workers.</p>`
+  if (status === undefined) return NO_QUEUE
   const { nextDueAt, nextDueInMs } = status
   const more = html`${tile('Next due', dueAt(nextDueAt, nextDueInMs))}${tile('Workers', count(status.workers))}`
   return html`${countsBar(status)}${countsTiles(status, status.oldestReadyAgeMs, more)}`

@@ -1,7 +1,7 @@
 import type { ScheduleStatus } from 'sluice'
 import type { Context, Page } from '../page.ts'
+import { errorLine } from '../view/errors.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
-import { errorLine } from '../view/json.ts'
 import { badge, count, dueAt, instant, link, NONE, section } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'

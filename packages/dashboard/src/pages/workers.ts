@@ -1,17 +1,19 @@
 import type { InFlightMessage, WorkerStatus } from 'sluice'
 import type { Context, Page } from '../page.ts'
+import { rowsOf } from '../read/rows.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
+import { pagesOf } from '../view/pager.ts'
 import { badge, count, instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
 import { age, number } from '../view/text.ts'
 
 /** Worker processes, and what each has in flight. */
-export const workersPage: Page = async ({ operate, paths }) => {
-  const workers = await operate.workers.list()
+export const workersPage: Page = async ({ operate, paths, query }) => {
+  const rows = rowsOf(await operate.workers.list(), query.get('page'))
   const inFlight = await operate.workers.inFlight({ limit: MOST })
   const note = inFlight.length < MOST ? NOTHING : html`<p class="note">The ${MOST} that have run for longest.</p>`
   const body = html`<h1>Workers</h1>
-    ${section('workers', 'Processes', processes(workers))}
+    ${section('workers', 'Processes', html`${processes(rows.rows)}${pagesOf(rows, (page) => paths.to('workers', { page }))}`)}
     ${section('in-flight', 'In flight, the longest first', html`${inHand(inFlight, paths)}${note}`)}`
   return { title: 'Workers', place: 'workers', body }
 }
@@ -52,14 +54,14 @@ function inHand(messages: readonly InFlightMessage[], paths: Context['paths']): 
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
     { title: 'Running for', align: 'end', cell: ({ runningForMs }) => age(runningForMs) },
     { title: 'Try', align: 'end', cell: ({ attempt }) => attempt },
-    { title: 'Handled by', cell: holderOf },
+    { title: 'Handled by', cell: (message) => holderOf(message, paths) },
     { title: 'Leased until', cell: ({ leasedUntil }) => instant(leasedUntil) },
     { title: 'Batch', align: 'end', cell: ({ batch }) => batch ?? NONE },
   ]
   return table('Messages in flight', columns, messages, 'Nothing is in flight.')
 }
 
-function holderOf({ worker, workerAlive, claim }: InFlightMessage): Html {
-  if (worker === null) return html`claim ${claim}`
+function holderOf({ worker, workerAlive, claim }: InFlightMessage, paths: Context['paths']): Html {
+  if (worker === null) return html`claim ${link(paths.to('claims'), claim)}`
   return html`${worker}${workerAlive === false ? html` ${badge('gone', 'bad')}` : NOTHING}`
 }

@@ -16,7 +16,7 @@ export interface Held {
 
 /** The held keys among the newest messages of a queue that are held, those with most messages first. */
 export async function readHeldKeys(operate: Operate, queue: string): Promise<readonly Held[]> {
-  const { messages } = await operate.messages.list({ queue, held: true, limit: LOOKED_AT })
+  const { messages } = await operate.messages.listWithoutPayloads({ queue, held: true, limit: LOOKED_AT })
   const byKey = Map.groupBy(messages, ({ orderingKey, heldBy }) => JSON.stringify([orderingKey, heldBy]))
   const keys = [...byKey.values()].toSorted((a, b) => b.length - a.length).slice(0, MOST_KEYS)
   const held: Held[] = []

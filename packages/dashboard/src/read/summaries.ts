@@ -12,15 +12,14 @@ export class Summaries {
     this.#operate = operate
   }
 
-  /** @throws SluiceError as `operate.deadLetters.summarise` */
-  read(fields: DeadFields): Promise<Snapped<DeadLetterSummary>> {
+  read(fields: DeadFields, report: (error: unknown) => void): Promise<Snapped<DeadLetterSummary>> {
     const key = JSON.stringify(fields)
     const snapshot = this.#kept.get(key) ?? new Snapshot(() => this.#operate.deadLetters.summarise(fields))
     this.#kept.delete(key)
     this.#kept.set(key, snapshot)
     const [oldest] = this.#kept.keys()
     if (this.#kept.size > MOST && oldest !== undefined) this.#kept.delete(oldest)
-    return snapshot.read()
+    return snapshot.read(report)
   }
 
   /** Something has changed. */

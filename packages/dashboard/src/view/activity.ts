@@ -1,14 +1,13 @@
-import type { QueueActivity } from 'sluice'
+import type { BacklogSample, QueueActivity } from 'sluice'
+import { backlogCharts, together } from './backlog.ts'
 import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
+import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
 import { section } from './parts.ts'
 import { age } from './text.ts'
 
-const MINUTES = 60
-const MINUTE_MS = 60_000
-
 /** What was done in a queue in the last hour, by minutes: see `operate.queues.activity`. */
-export function activityPart(steps: readonly QueueActivity[], now: Date): Html {
+export function activityPart(steps: readonly QueueActivity[], samples: readonly BacklogSample[], now: Date): Html {
   const minutes = byMinute(steps, now)
   const line = (name: string, kind: Series['kind'], read: (step: QueueActivity) => number | null): Series => ({
     name,
@@ -37,11 +36,15 @@ export function activityPart(steps: readonly QueueActivity[], now: Date): Html {
       ],
     },
   ]
-  return section('activity', 'The last hour', html`<div class="charts">${charts.map(chart)}</div>`)
+  return section(
+    'activity',
+    'The last hour',
+    html`<div class="charts">${(steps.length === 0 ? charts.slice(0, 1) : charts).map(chart)}${backlogCharts(samples, now)}</div>`,
+  )
 }
 
-/** What all queues have handled in the last hour. */
-export function handledChart(steps: readonly QueueActivity[], now: Date): Html {
+/** What all queues have handled in the last hour, and what they had to do. */
+export function overviewCharts(steps: readonly QueueActivity[], samples: readonly BacklogSample[], now: Date): Html {
   const first = firstMinute(now)
   const values = Array.from({ length: MINUTES }, () => 0)
   for (const { at, acked } of steps) {
@@ -49,7 +52,8 @@ export function handledChart(steps: readonly QueueActivity[], now: Date): Html {
     if (minute >= 0 && minute < MINUTES) values[minute] = (values[minute] ?? 0) + acked
   }
   const series: readonly Series[] = [{ name: 'handled', kind: 'main', values }]
-  return html`<div class="charts">${chart({ title: 'Handled', shape: 'columns', say: perSecond, series })}</div>`
+  const handled = chart({ title: 'Handled', shape: 'columns', say: perSecond, series })
+  return html`<div class="charts">${handled}${backlogCharts(together(samples), now)}</div>`
 }
 
 /** One for each of the last sixty minutes, the oldest first. */
@@ -57,10 +61,6 @@ function byMinute(steps: readonly QueueActivity[], now: Date): readonly (QueueAc
   const first = firstMinute(now)
   const at = new Map(steps.map((step) => [Math.round((step.at.getTime() - first) / MINUTE_MS), step]))
   return Array.from({ length: MINUTES }, (_, minute) => at.get(minute))
-}
-
-function firstMinute(now: Date): number {
-  return Math.floor(now.getTime() / MINUTE_MS) * MINUTE_MS - (MINUTES - 1) * MINUTE_MS
 }
 
 function failed({ retried, dead }: QueueActivity): number {

@@ -38,6 +38,8 @@ export function chart({ title, shape, series, say }: Chart): Html {
 
 const WIDTH = 600
 const HEIGHT = 100
+/** Room at the top for half the width of a line. */
+const STROKE = 2
 
 /** 'p99: 40ms now, 80ms at most' */
 function spoken({ name, values }: Series, say: Chart['say']): string {
@@ -59,7 +61,9 @@ function columns({ kind, values }: Series, most: number): Html {
 function lines({ kind, values }: Series, most: number): Html {
   const width = WIDTH / values.length
   const runs = runsOf(values).map((run) => {
-    const points = run.map(([at, value]) => `${fixed((at + 0.5) * width)},${fixed(HEIGHT - (value / most) * HEIGHT)}`)
+    const points = run.map(
+      ([at, value]) => `${fixed((at + 0.5) * width)},${fixed(HEIGHT - (value / most) * (HEIGHT - STROKE))}`,
+    )
     // A single point has no length: a round end shows it.
     return html`<polyline points="${[...points, ...(points.length === 1 ? points : [])].join(' ')}"/>`
   })

@@ -1,6 +1,6 @@
 import type { Explanation, Reason } from 'sluice'
+import { withoutPasswords } from './errors.ts'
 import { type Html, html, NOTHING } from './html.ts'
-import { withoutPasswords } from './json.ts'
 import { badge, instant, section } from './parts.ts'
 
 /** Why something does not happen, or what does: the main reason, and the others. */
@@ -17,7 +17,7 @@ export function explanationPart(title: string, { headline, others }: Explanation
 function sentence({ reason, explanation, since, until, remedy }: Reason): Html {
   const from = since === null ? NOTHING : html`<span class="note">since ${instant(since)}</span>`
   const to = until === null ? NOTHING : html`<span class="note">until ${instant(until)}</span>`
-  return html`<p>${badge(reason.replaceAll('_', ' '))} ${withoutPasswords(explanation)} ${from} ${to}</p>${remedyLine(remedy)}`
+  return html`<p>${badge(reason)} ${withoutPasswords(explanation)} ${from} ${to}</p>${remedyLine(remedy)}`
 }
 
 /** A command or a statement to copy. */

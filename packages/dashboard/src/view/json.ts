@@ -1,5 +1,3 @@
-import { oneLine } from './text.ts'
-
 /** Which parts of payloads and headers are hidden: all, or members of these names at any depth. */
 export type Mask = true | readonly string[]
 
@@ -33,22 +31,4 @@ function masking(names: ReadonlySet<string>) {
     if (names.has(key.toLowerCase())) return HIDDEN
     return typeof value === 'number' && source !== undefined ? json.rawJSON(source) : value
   }
-}
-
-/** The first line of an error, without passwords, cut to a length that a column has room for. */
-export function errorLine(text: string, most?: number): string {
-  // What is cut first may have lost the @ by which a password is told.
-  return oneLine(withoutPasswords(text), most)
-}
-
-/** A text with the passwords of the URLs in it masked: errors of drivers quote them. */
-export function withoutPasswords(text: string): string {
-  return (
-    text
-      .replace(/\b(postgres(?:ql)?:\/\/[^\s:/?#@"'`]*:)[^\s"'`]*(?=@)/gi, '$1***')
-      .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)[^\s:/?#@"'`]+(?=@)/gi, '$1***')
-      // Cut before the @, by whoever has stored or quoted it.
-      .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)[^\s:/?#@"'`]+(?=…|\.\.\.)/gi, '$1***')
-      .replace(/([?&](?:ssl)?password=)[^\s&#"'`]+/gi, '$1***')
-  )
 }

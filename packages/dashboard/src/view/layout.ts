@@ -53,6 +53,7 @@ const PLACES: readonly (readonly [Place, string])[] = [
   ['overview', 'Overview'],
   ['dead', 'Dead letters'],
   ['workers', 'Workers'],
+  ['claims', 'Claims'],
   ['schedules', 'Schedules'],
   ['streams', 'Streams'],
   ['doctor', 'Doctor'],

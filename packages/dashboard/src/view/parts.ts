@@ -9,6 +9,15 @@ export function count(value: number, tone?: Tone): Html {
   return tone === undefined ? html`${number(value)}` : html`<span class="${`tone-${tone}`}">${number(value)}</span>`
 }
 
+/** A number that is counted no further than 10,000. */
+export function bounded(value: number, tone?: Tone): Html {
+  return value < MOST_COUNTED
+    ? count(value, tone)
+    : html`<span class="${tone === undefined ? '' : `tone-${tone}`}" title="more than can be counted at once">10,000+</span>`
+}
+
+const MOST_COUNTED = 10_000
+
 /** How something is: well, in need of a look, or wrong. */
 export type Tone = 'good' | 'warn' | 'bad'
 

@@ -3,10 +3,12 @@ import { type Html, html, NOTHING } from './html.ts'
 
 /** The page that asks before an action. The script shows its part with the id `question` in a dialog. */
 export function questionPage(question: Question, path: string): Html {
-  const { title, text, fields = NOTHING, keep = [], button, isDangerous = false, back } = question
+  const { title, text, fields = NOTHING, keep = [], button, isDangerous = false, isStep = false, back } = question
   const hidden = keep.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)
-  const go = html`<button class="${isDangerous ? 'danger' : 'primary'}" name="confirmed" value="yes">${button}</button>`
-  return html`<form id="question" class="question" method="post" action="${path}">
+  const go = isStep
+    ? html`<button class="primary">${button}</button>`
+    : html`<button class="${isDangerous ? 'danger' : 'primary'}" name="confirmed" value="yes">${button}</button>`
+  return html`<form id="question" class="question" method="post" action="${path}"${isStep ? html` data-ask` : NOTHING}>
     <h1 id="question-title">${title}</h1>
     <div class="question-text">${text}</div>
     ${fields}${hidden}

@@ -11,7 +11,7 @@ export interface Column<Row> {
   readonly wide?: boolean | undefined
 }
 
-/** A table, or a sentence if it has no rows. It scrolls by itself where it is wider than the page. */
+/** A table, or a sentence if it has no rows. It scrolls by itself where it is wider than the page; in a narrow window each row is a list. */
 export function table<Row>(
   label: string,
   columns: readonly Column<Row>[],
@@ -22,7 +22,8 @@ export function table<Row>(
   return html`<div class="scroll" role="group" aria-label="${label}" tabindex="0"><table>
     <thead><tr>${columns.map((column) => html`<th scope="col" class="${classOf(column)}">${column.title}</th>`)}</tr></thead>
     <tbody>${rows.map(
-      (row) => html`<tr>${columns.map((column) => html`<td class="${classOf(column)}">${column.cell(row)}</td>`)}</tr>`,
+      (row) =>
+        html`<tr>${columns.map((column) => html`<td class="${classOf(column)}" data-title="${column.title}"><div>${column.cell(row)}</div></td>`)}</tr>`,
     )}</tbody>
   </table></div>`
 }

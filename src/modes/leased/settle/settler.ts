@@ -219,7 +219,16 @@ export class Settler {
     this.#runtime.report({ kind: 'batch.committed', queue, ...counts, durationMs })
   }
 
+  /**
+   * Whoever cancels a message removes it and says so in one transaction, and a settlement may be faster than the notification: so it
+   * looks. Not for a lease that has run out, because then the database may be out of reach.
+   */
   #lost(leased: LeasedMessage): void {
+    if (leased.cancelAsked || leased.hasRunOut) this.#reportLost(leased)
+    else void this.#runtime.cancellations.look(leased.queue).then(() => this.#reportLost(leased))
+  }
+
+  #reportLost(leased: LeasedMessage): void {
     const { queue } = this.#consumption.plan
     const { id, attempt, row } = leased
     if (leased.cancelAsked) this.#runtime.report({ kind: 'message.cancelled', queue, id, type: row.type, attempt })

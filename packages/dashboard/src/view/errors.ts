@@ -1,0 +1,36 @@
+import { oneLine } from './text.ts'
+
+/** A text with the passwords of the URLs in it masked: errors of drivers quote them. */
+export function withoutPasswords(text: string): string {
+  return (
+    text
+      .replace(/\b(postgres(?:ql)?:\/\/[^\s:/?#@"'`]*:)[^\s"'`]*(?=@)/gi, MASKED)
+      // The server writes # for the numbers of a group's error, also for those of a password.
+      .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)[^\s:/?@"'`]+(?=@)/gi, MASKED)
+      // Cut before the @, by whoever has stored or quoted it.
+      .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)[^\s:/?@"'`]+(?=…|\.\.\.)/gi, MASKED)
+      .replace(/([?&](?:ssl)?password=)[^\s&#"'`]+/gi, MASKED)
+  )
+}
+
+const MASKED = '$1***'
+
+/** The first line of an error, without passwords, cut to a length that a column has room for. */
+export function errorLine(text: string, most?: number): string {
+  // What is cut first may have lost the @ by which a password is told.
+  return oneLine(withoutPasswords(text), most)
+}
+
+/**
+ * The error of a group of dead letters, without passwords. It has `#` for each number, and may be cut within a password: what
+ * is `#` alone at its end is the port of a URL.
+ */
+export function groupError(error: string): string {
+  return withoutPasswords(error).replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)(?!#$)[^\s:/?@"'`]+$/i, MASKED)
+}
+
+/** Its longest part that errors of the group have as it is: none of its numbers, and no password. */
+export function commonPart(error: string): string {
+  const parts = groupError(error).split(/#|\*\*\*/)
+  return (parts.toSorted((a, b) => b.length - a.length)[0] ?? '').trim()
+}

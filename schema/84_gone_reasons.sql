@@ -1,0 +1,99 @@
+-- Reasons of a message that is not there: it is dead, has succeeded, is gone, or is not committed.
+
+-- A standby sees neither locks nor batches.
+CREATE FUNCTION sluice_private.why_not_visible() RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice_private.say('not_visible',
+    'This is a standby, which sees no locks and no batches: what is due may be in flight. Ask the primary server.') s
+  WHERE pg_is_in_recovery()
+$$;
+
+-- By when an id had been drawn: a message with a higher id was enqueued then, or maintenance has noted it. Ids come from a
+-- sequence, and a row draws its id before it reads the clock. The next messages and dead letters of up to a hundred queues
+-- are looked at; one that was an event has the time of the event. Null: nothing tells.
+CREATE FUNCTION sluice_private.drawn_before(id bigint) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT least(min(later.enqueued_at), (
+    SELECT m.at FROM sluice.id_mark m WHERE m.id >= drawn_before.id ORDER BY m.id LIMIT 1
+  )) FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
+    (SELECT m.enqueued_at, m.event_position FROM sluice.message m WHERE m.queue = q.name AND m.id > drawn_before.id
+     ORDER BY m.queue, m.id LIMIT 1)
+    UNION ALL
+    (SELECT d.enqueued_at, d.event_position FROM sluice.dead_letter d WHERE d.queue = q.name AND d.id > drawn_before.id
+     ORDER BY d.queue, d.id LIMIT 1)
+  ) later
+  WHERE later.event_position IS NULL
+$$;
+
+-- Open transactions that have written to sluice.message: which message one has enqueued nobody else can see. The oldest
+-- five, as far as the owner of the schema may see how old they are. One that began after the id was drawn has not drawn
+-- it.
+CREATE FUNCTION sluice_private.why_not_committed(drawn_before timestamptz DEFAULT NULL)
+RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM (
+    SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.relation = 'sluice.message'::regclass AND l.mode = 'RowExclusiveLock'
+      AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  ) w LEFT JOIN pg_stat_activity a ON a.pid = w.pid
+  CROSS JOIN LATERAL sluice_private.say('not_committed',
+    'A transaction that has written to sluice.message is open. If it enqueued the message, that appears with its '
+    'COMMIT.',
+    pid => coalesce(w.pid, 0)) s
+  WHERE (a.xact_start > why_not_committed.drawn_before) IS NOT TRUE
+  ORDER BY a.xact_start, w.pid LIMIT 5
+$$;
+
+CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
+    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
+      || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
+    since => d.died_at,
+    details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
+    remedy => format('npx sluice dead redrive %s --id %s', d.queue, d.id)) s
+  WHERE d.queue = why_dead.queue AND d.id = why_dead.id
+$$;
+
+CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
+    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
+      WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
+      WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
+    since => c.completed_at,
+    details => jsonb_build_object('attempt', c.attempt, 'worker', c.worker, 'claim', c.claim::text)) s
+  WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
+$$;
+
+-- Of an id that is nowhere in its queue: of a message of another one, or of none.
+CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  last_id bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass), 0);
+  elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
+    SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
+  kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+BEGIN
+  IF elsewhere IS NOT NULL THEN
+    RETURN NEXT sluice_private.say('other_queue',
+      format('Message %s is in queue "%s", and not in "%s".', id, elsewhere, queue),
+      details => jsonb_build_object('queue', elsewhere), remedy => format('npx sluice explain %s %s', elsewhere, id));
+    RETURN;
+  ELSIF id > last_id THEN
+    RETURN NEXT sluice_private.say('never_existed',
+      format('No message has had the id %s: the highest one so far is %s.', id, last_id),
+      details => jsonb_build_object('lastId', last_id::text));
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
+  RETURN NEXT sluice_private.say('not_found',
+    format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
+      'was rolled back. ', queue, id) || CASE
+    WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
+    ELSE 'Its history does not have it.' END,
+    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+END
+$$;

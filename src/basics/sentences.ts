@@ -1,0 +1,13 @@
+/** '1 message', '12 messages' */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`
+}
+
+/** A text in one line, shortened. */
+export function shortened(text: string, most = 200): string {
+  const line = text
+    .slice(0, most + 1)
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+  return text.length > most ? `${line.slice(0, most)}…` : line
+}

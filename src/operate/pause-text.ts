@@ -1,0 +1,11 @@
+import { shortened } from '../basics/sentences.ts'
+import { formatAgo } from '../basics/spans.ts'
+import type { QueueSettingsStatus } from '../queue-settings.ts'
+
+/** `5m ago by ada: the mail provider is down`; null: the queue is not paused. */
+export function pauseText({ pausedAt, pausedBy, pauseReason }: QueueSettingsStatus, at: Date): string | null {
+  if (pausedAt === null) return null
+  const who = pausedBy === null ? '' : ` by ${shortened(pausedBy, 60)}`
+  const why = pauseReason === null ? '' : `: ${shortened(pauseReason)}`
+  return `${formatAgo(Math.max(0, at.getTime() - pausedAt.getTime()))}${who}${why}`
+}

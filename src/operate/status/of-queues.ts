@@ -1,0 +1,97 @@
+import { counted, shortened } from '../../basics/sentences.ts'
+import { formatAge, formatAgo } from '../../basics/spans.ts'
+import type { QueueSettingsStatus } from '../../queue-settings.ts'
+import type { HeldKeys } from '../../table/operate/held-keys.ts'
+import type { QueueStatus } from '../../table/operate/queue-status.ts'
+import { pauseText } from '../pause-text.ts'
+import type { Attention } from './attention.ts'
+
+/** In what state a queue needs attention. @param isLimited whether its messages wait for a limit of the queue as a whole */
+export function attentionToQueue(queue: QueueStatus, isLimited: boolean): readonly Attention[] {
+  const found: Attention[] = []
+  if (queue.ready > 0 && queue.workers === 0) found.push(noWorker(queue))
+  if (isStuck(queue) && !isLimited) found.push(stuck(queue))
+  if (queue.dead > 0) found.push(deadLetters(queue))
+  return found
+}
+
+function noWorker({ queue, ready, oldestReadyAgeMs }: QueueStatus): Attention {
+  return {
+    kind: 'queues.no_worker',
+    severity: 'wrong',
+    subject: queue,
+    queue,
+    messages: ready,
+    text: `${readyText(ready, oldestReadyAgeMs)}, and no live worker consumes it`,
+    remedy: `npx sluice explain ${queue}`,
+  }
+}
+
+/** Live workers consume the queue, and take nothing although it has been due for long. */
+function isStuck({ ready, inFlight, workers, pausedAt, oldestReadyAgeMs }: QueueStatus): boolean {
+  return ready > 0 && workers > 0 && inFlight === 0 && pausedAt === null && (oldestReadyAgeMs ?? 0) > STUCK_MS
+}
+
+const STUCK_MS = 60_000
+
+function stuck({ queue, ready, oldestReadyAgeMs, workers }: QueueStatus): Attention {
+  const although = `${counted(workers, 'live worker')} ${workers === 1 ? 'consumes' : 'consume'} it`
+  return {
+    kind: 'queues.stuck',
+    severity: 'wrong',
+    subject: queue,
+    queue,
+    messages: ready,
+    text: `${readyText(ready, oldestReadyAgeMs)}, and nothing is in flight although ${although}`,
+    remedy: `npx sluice explain ${queue}`,
+  }
+}
+
+function readyText(ready: number, oldestMs: number | null): string {
+  return oldestMs === null ? `${ready} ready` : `${ready} ready, the oldest for ${formatAge(oldestMs)}`
+}
+
+function deadLetters({ queue, dead }: QueueStatus): Attention {
+  return {
+    kind: 'queues.dead_letters',
+    severity: 'wrong',
+    subject: queue,
+    queue,
+    messages: dead,
+    text: counted(dead, 'dead letter'),
+    remedy: `npx sluice dead list ${queue}`,
+  }
+}
+
+/** Of a queue that is paused. */
+export function attentionToPause(
+  settings: QueueSettingsStatus,
+  queues: readonly QueueStatus[],
+  at: Date,
+): readonly Attention[] {
+  const { queue } = settings
+  const since = pauseText(settings, at)
+  const { ready = 0 } = queues.find((status) => status.queue === queue) ?? {}
+  if (since === null) return []
+  const text = `paused ${since}; ${ready} ready`
+  const remedy = `npx sluice queue resume ${queue}`
+  return [{ kind: 'queues.paused', severity: 'watch', subject: queue, queue, messages: ready, text, remedy }]
+}
+
+/** Of ordering keys whose messages wait for one that has failed. */
+export function attentionToKeys(held: HeldKeys): Attention {
+  const { queue, keys, messages, key, messageId, failedAgoMs, error } = held
+  const waiting = counted(messages, 'due message')
+  const why = error === null ? '' : `: ${shortened(error)}`
+  const failed = `message ${messageId}, which failed ${formatAgo(failedAgoMs)}${why}`
+  const ofKeys = `${waiting} of ${counted(keys, 'ordering key')} wait; "${shortened(key ?? '', 60)}" longest, for ${failed}`
+  return {
+    kind: 'keys.held',
+    severity: 'watch',
+    subject: queue,
+    queue,
+    messages,
+    text: key === null ? `${waiting} wait for ${failed}` : ofKeys,
+    remedy: `npx sluice explain ${queue} ${messageId}`,
+  }
+}

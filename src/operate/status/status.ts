@@ -1,0 +1,93 @@
+import type { QueueSettingsStatus } from '../../queue-settings.ts'
+import { type HeldKeys, readHeldKeys } from '../../table/operate/held-keys.ts'
+import { readClockUs } from '../../table/operate/instants.ts'
+import { type LimitStatus, readLimits } from '../../table/operate/limit-status.ts'
+import { readQueueSettings } from '../../table/operate/queue-settings.ts'
+import { type QueueStatus, readQueues } from '../../table/operate/queue-status.ts'
+import { readSchedules, type ScheduleStatus } from '../../table/operate/schedule-status.ts'
+import { readWorkers, type WorkerStatus } from '../../table/operate/worker-status.ts'
+import type { Execute } from '../../table/statement.ts'
+import {
+  type GroupStatus,
+  readGroupPartitions,
+  readGroups,
+  readStreams,
+  type StreamStatus,
+} from '../../table/stream/stream-status.ts'
+import type { Attention } from './attention.ts'
+import { attentionToLimits, isUsedUp } from './of-limits.ts'
+import { attentionToKeys, attentionToPause, attentionToQueue } from './of-queues.ts'
+import { attentionToSchedule } from './of-schedules.ts'
+import { attentionToGroup, attentionToPartitions, attentionToStream } from './of-streams.ts'
+import { attentionToWorker } from './of-workers.ts'
+
+/** What `operate.status` returns: of all queues, or of one. */
+export interface Status {
+  /** By the database's clock. */
+  readonly at: Date
+  readonly queues: readonly QueueStatus[]
+  /** Of one queue: those that consume it, with what they have in flight of it. */
+  readonly workers: readonly WorkerStatus[]
+  /** The settings and pauses of queues. */
+  readonly settings: readonly QueueSettingsStatus[]
+  /** What is used of the limits of queues and tenants. */
+  readonly limits: readonly LimitStatus[]
+  /** The first 1,000 by name. */
+  readonly schedules: readonly ScheduleStatus[]
+  /** All streams; of one queue none. */
+  readonly streams: readonly StreamStatus[]
+  /** All groups; of one queue the group that it is of. */
+  readonly groups: readonly GroupStatus[]
+  /** What an operator should look at, what is wrong first. */
+  readonly attention: readonly Attention[]
+}
+
+/** Reads it with one statement for each part, and some more for what needs attention. */
+export async function readStatus(execute: Execute, queue: string | null): Promise<Status> {
+  const at = new Date(Math.floor((await readClockUs(execute)) / 1_000))
+  const queues = await readQueues(execute, queue)
+  const groups = await readGroups(execute, null)
+  const found = {
+    at,
+    queues,
+    workers: await readWorkers(execute, queue),
+    settings: await readQueueSettings(execute, queue),
+    limits: await readLimits(execute, queue),
+    schedules: await readSchedules(execute, { queue, name: null, limit: 1_000 }),
+    streams: queue === null ? await readStreams(execute, null) : [],
+    groups: queue === null ? groups : groups.filter((group) => group.queue === queue),
+  }
+  const holding = queues.filter((one) => one.held > 0).map((one) => one.queue)
+  const held = holding.length === 0 ? [] : await readHeldKeys(execute, holding)
+  return { ...found, attention: attentionTo(found, held, await readStopped(execute, found.groups)) }
+}
+
+function attentionTo(
+  found: Omit<Status, 'attention'>,
+  held: readonly HeldKeys[],
+  stopped: readonly Attention[],
+): readonly Attention[] {
+  const { at, queues, workers, settings, limits, schedules, streams, groups } = found
+  const limited = new Set(limits.filter(isUsedUp).map(({ queue }) => queue))
+  const ofGroups = new Set(groups.map(({ queue }) => queue))
+  const all = [
+    ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue))),
+    ...workers.flatMap(attentionToWorker),
+    ...schedules.flatMap(attentionToSchedule),
+    ...groups.flatMap(attentionToGroup),
+    ...stopped,
+    ...settings.filter(({ queue }) => !ofGroups.has(queue)).flatMap((one) => attentionToPause(one, queues, at)),
+    ...attentionToLimits(limits),
+    ...held.map(attentionToKeys),
+    ...streams.flatMap(attentionToStream),
+  ]
+  return all.toSorted((a, b) => Number(a.severity === 'watch') - Number(b.severity === 'watch'))
+}
+
+async function readStopped(execute: Execute, groups: readonly GroupStatus[]): Promise<readonly Attention[]> {
+  const stopped: Attention[] = []
+  for (const group of groups.filter(({ partitionsStopped }) => partitionsStopped > 0)) {
+    stopped.push(...attentionToPartitions(group, await readGroupPartitions(execute, group.stream, group.group)))
+  }
+  return stopped
+}
