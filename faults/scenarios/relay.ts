@@ -94,6 +94,11 @@ export const relayBrokerFull = scenario<WithBroker>({
   async inject(stage) {
     const { manager } = stage.environment
     await stage.fault('stream full', async () => {
+      // A backlog of one key: were it pipelined, the stream would have room again in the middle of it.
+      await stage.enqueueAll(
+        Array.from({ length: BACKLOG }, () => ({ fate: 'ack', failures: 0 })),
+        'backlog',
+      )
       for (const end = performance.now() + TOGGLED_MS; performance.now() < end; ) {
         const { state } = await manager.streams.info(STREAM)
         await manager.streams.update(STREAM, { max_msgs: state.messages + ROOM, discard: 'new' as never })
@@ -110,4 +115,5 @@ const SOON_MS = 300
 const MINUTE_AT = 3
 const TOGGLED_MS = 2_000
 const ROOM = 3
-const FULL_MS = 10
+const FULL_MS = 3
+const BACKLOG = 300

@@ -47,6 +47,6 @@ export const NO_WAVES = {
   edits: [{ file: 'relay/lanes.ts', from: 'outgoing.message.orderingKey ?? outgoing', to: 'outgoing' }],
   // There must be several of a key in a batch.
   load: { keys: 1, pauseMs: 5 },
-  workers: { count: 1, pipeline: { batchSize: 50, concurrency: 1 } },
+  workers: { count: 1, pipeline: { batchSize: 500, concurrency: 1 } },
   caught: ['out of order'],
 } as const satisfies Twin
