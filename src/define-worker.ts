@@ -3,18 +3,20 @@ import { expected, SluiceError } from './errors.ts'
 import type { BatchHandler, Handler, HandlerKind } from './handle/handler.ts'
 import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
+import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions } from './streams.ts'
 
 /**
  * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads
- * a stream has the key `<stream>:<group>` and the mode `group`.
+ * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published.
  *
  * @example
  * export default defineWorker(sluice, {
  *   emails: async ({ payload }) => send(payload),
  *   reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
  *   'orders:billing': { mode: 'group', batchSize: 500, handle: async (event, { tx }) => bill(tx, event) },
+ *   shipments: { mode: 'relay', to: nats({ servers, subject: 'shop.shipments' }) },
  * })
  *
  * @param sluice your own, with its connection, queues and schemas. Without it `sluice work` makes one for DATABASE_URL,
@@ -57,6 +59,7 @@ type WorkOfQueue<Definitions extends QueueDefinitions | undefined, Name extends 
   | Handler<OutputOf<Definitions, Name>, Definitions>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'transactional', Transactional>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'leased', LeasedPipelineOptions>
+  | Relayed
 
 type WorkOfGroup<
   Definitions extends QueueDefinitions | undefined,
@@ -66,6 +69,7 @@ type WorkOfGroup<
 
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
+type Relayed = RelayOptions & { readonly mode: 'relay'; readonly handle?: undefined; readonly handleBatch?: undefined }
 type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
@@ -75,13 +79,22 @@ type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In exten
   )
 
 /** The work of one queue, as it is run. */
-export interface QueueWork {
+export type QueueWork = HandledWork | RelayedWork
+
+interface CommonWork {
   /** The queue, or the stream that a group reads. */
   readonly name: string
-  /** The options of its pipeline, which checks them. */
+  /** The options of its pipeline, or its relay, which checks them. */
   readonly options: Readonly<Record<string, unknown>>
+}
+
+export interface HandledWork extends CommonWork {
   readonly kind: 'handle' | 'handleBatch'
   readonly handler: (message: never, context: never) => unknown
+}
+
+interface RelayedWork extends CommonWork {
+  readonly kind: 'relay'
 }
 
 /** Of any copy of the package: `sluice work` may run from another one. */
@@ -110,13 +123,14 @@ function checkQueues(queues: unknown): WorkerDefinition['queues'] {
 
 function readWork(queue: string, work: unknown): QueueWork {
   if (typeof work === 'function')
-    return { name: queue, options: {}, kind: 'handle', handler: work as QueueWork['handler'] }
+    return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
+    if (options.mode === 'relay') return relayed(queue, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
-      return { ...consumed(queue, options), kind, handler: handler as QueueWork['handler'] }
+      return { ...consumed(queue, options), kind, handler: handler as HandledWork['handler'] }
   }
   const name = `the worker's ${JSON.stringify(queue)}`
   if (typeof work === 'object' && work !== null) checkKind(name, work)
@@ -132,6 +146,21 @@ function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pi
   if (group !== undefined) return { name, options: { ...others, group } }
   const remedy = "As in 'orders:billing': { mode: 'group', handle: … }"
   throw expected('OPTION_INVALID', 'a worker with the mode group', 'a name <stream>:<group>', queue, remedy)
+}
+
+/** @throws SluiceError OPTION_INVALID */
+function relayed(queue: string, work: Readonly<Record<string, unknown>>): RelayedWork {
+  const { mode: _, ...options } = work
+  const handler = KINDS.find((kind) => options[kind] !== undefined)
+  if (handler === undefined) return { name: queue, options, kind: 'relay' }
+  const name = `the worker's ${JSON.stringify(queue)}`
+  throw expected(
+    'OPTION_INVALID',
+    name,
+    'no handler with the mode relay',
+    handler,
+    "As in { mode: 'relay', to: nats({ … }) }",
+  )
 }
 
 const KINDS = ['handle', 'handleBatch'] as const

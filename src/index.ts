@@ -102,6 +102,8 @@ export {
   queueOf,
   type TypedQueue,
 } from './queues.ts'
+export type { Destination, DestinationConnection, OutgoingMessage, Verdict } from './relay/destination.ts'
+export type { RelayOptions } from './relay/options.ts'
 export type { RetryOptions } from './retry-policy.ts'
 export type { Deliveries } from './rx/deliveries.ts'
 export type { Delivery, DeliveryContextByKind } from './rx/delivery.ts'

@@ -15,7 +15,7 @@ import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
 import { Operations } from './operate/operations.ts'
 import type { Schedules } from './operate/schedules.ts'
-import { Pipeline } from './pipeline/pipeline.ts'
+import { Pipeline, type RunnablePipeline } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
 import {
   type DeliveriesOptions,
@@ -31,6 +31,8 @@ import { shareInternals } from './process/internals.ts'
 import type { Claim } from './pull/claim.ts'
 import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
+import type { RelayOptions } from './relay/options.ts'
+import { relayOf } from './relay/relay.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
 import type { Metrics } from './statistics/meters.ts'
@@ -277,6 +279,19 @@ export class Sluice<
   ): Pipeline<never, Definitions, never> {
     const plan = resolvePipeline(this.#consumedName(queue, options), options)
     return new Pipeline(plan, this.#assembly.consumers)
+  }
+
+  /**
+   * Creates a relay: a pipeline that publishes the messages of a queue to a broker, and removes each when the broker has
+   * confirmed it. Messages with the same ordering key are published one after another.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.relay('orders', { to: nats({ servers: 'nats://localhost', subject: 'shop.orders' }) }).start()
+   */
+  relay(queue: QueueName<Definitions>, options: RelayOptions): RunnablePipeline {
+    refuseStream(queue, this.#config, 'let a group that reads it enqueue into a queue, and relay that')
+    return relayOf(checkQueueName(queue, this.#config.definitions), options, this.#assembly.consumers)
   }
 
   /**

@@ -11,7 +11,14 @@ import { type AppendedEvent, appendedHere } from './table/stream/appended.ts'
 export type { SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 export type { AppendedEvent } from './table/stream/appended.ts'
+export {
+  type ConformanceCase,
+  type ConformanceSubject,
+  conformance,
+  type PublishedMessage,
+} from './testing/conformance.ts'
 export { deliver, type GroupDeliverOptions, type LeasedDeliverOptions } from './testing/deliver.ts'
+export { type Answer, MemoryDestination } from './testing/memory-destination.ts'
 
 /** After this many rounds `runDue` gives up: handlers that enqueue for one another may never finish. */
 const MOST_ROUNDS = 1_000

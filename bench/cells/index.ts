@@ -15,6 +15,7 @@ import { memory } from './memory.ts'
 import { leasedOrdering, ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
+import { relay } from './relay.ts'
 import { standby } from './standby.ts'
 import { streamAppend, streamAppendGroups, streamAppendMany } from './stream-append.ts'
 import {
@@ -47,6 +48,7 @@ export const CELLS: readonly Cell[] = [
   idle,
   memory,
   telemetry,
+  relay,
   leasedBatches,
   leasedSingles,
   leasedOrdering,

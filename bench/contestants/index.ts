@@ -15,6 +15,8 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   'sluice-metrics': async () => (await import('./sluice-telemetry.ts')).sluiceMetrics,
   'sluice-sampled': async () => (await import('./sluice-telemetry.ts')).sluiceSampled,
   'sluice-spans': async () => (await import('./sluice-telemetry.ts')).sluiceSpans,
+  relay: async () => (await import('./relay.ts')).relay,
+  'relay-by-hand': async () => (await import('./relay.ts')).relayByHand,
   'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
   'raw-log': async () => (await import('./raw-log.ts')).rawLog,
   'raw-select': async () => (await import('./raw-select.ts')).rawSelect,

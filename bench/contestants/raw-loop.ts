@@ -20,12 +20,12 @@ export const rawLoop: Contestant = {
     configuration:
       'pg with pipeline: true; SELECT … FOR UPDATE SKIP LOCKED, work, then DELETE, COMMIT, BEGIN and the next SELECT ' +
       'sent at once; prepared statements; for one effect per message SAVEPOINT, INSERT and RELEASE, each awaited',
-    run: (url, spec) => consume(url, { ...spec, work: (client, rows) => workOff(client, rows, spec.work) }),
+    run: (url, spec) => loopByHand(url, { ...spec, work: (client, rows) => workOff(client, rows, spec.work) }),
   },
   listens: {
     configuration: 'the same loop, which looks again after 10 ms when there was nothing',
     run: (url, { handle, ...spec }) =>
-      consume(url, {
+      loopByHand(url, {
         ...spec,
         work: async (_client, rows) => {
           for (const { payload } of rows) await handle(JSON.parse(payload) as Payload)
@@ -64,7 +64,8 @@ interface LoopSpec extends Omit<ConsumeSpec, 'work'> {
   readonly work: (client: pg.Client, rows: readonly ClaimedRow[]) => Promise<void>
 }
 
-async function consume(url: string, spec: LoopSpec): Promise<Consumer> {
+/** Such a loop, with any work. */
+export async function loopByHand(url: string, spec: LoopSpec): Promise<Consumer> {
   const stopping = new AbortController()
   const loops = Array.from({ length: spec.inFlight }, () => loop(url, spec, stopping.signal))
   return {

@@ -10,6 +10,8 @@ export interface WorkerSetup {
   readonly pipeline: PipelineOptions | LeasedPipelineOptions
   /** `queue` is a stream, of which it is a member of these groups. */
   readonly groups?: readonly string[] | undefined
+  /** It publishes to this NATS server, and has no handlers. */
+  readonly brokerUrl?: string | undefined
   readonly pollIntervalMs?: number | undefined
   readonly maintenanceIntervalMs?: number | undefined
   readonly wholeBatches?: boolean | undefined

@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { access, chmod, constants, rm, writeFile } from 'node:fs/promises'
-import { delimiter, join } from 'node:path'
+import { chmod, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
+import { programOnPath } from './program-on-path.ts'
 
 export interface PoolerOptions {
   /** @default 'transaction' */
@@ -41,7 +42,7 @@ export class Pooler {
 
   /** Undefined if PgBouncer is not installed. */
   static async start(serverUrl: string, options: PoolerOptions = {}): Promise<Pooler | undefined> {
-    const program = await findProgram()
+    const program = await programOnPath('pgbouncer')
     if (program === undefined) return undefined
     const port = await freePort()
     const folder = await temporaryFolder('sluice-pooler-')
@@ -129,19 +130,6 @@ export class Pooler {
 }
 
 const LOG_LINES = 20
-
-async function findProgram(): Promise<string | undefined> {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin']
-  for (const folder of folders) {
-    const program = join(folder, 'pgbouncer')
-    const runs = await access(program, constants.X_OK).then(
-      () => true,
-      () => false,
-    )
-    if (runs) return program
-  }
-  return undefined
-}
 
 /** Whoever connects becomes the server address's user: nobody but tests on this machine ever sees it. */
 function configuration(server: URL, port: number, { mode, size, settings }: PoolerOptions): string {

@@ -10,6 +10,10 @@ export interface Environment {
   readonly directUrl?: string | undefined
   /** A way that no fault blocks, for the books and for the auditor. It may be down while the server is. */
   readonly ledgerUrl: string
+  /** Workers publish to this NATS server, and handle nothing. */
+  readonly brokerUrl?: string | undefined
+  /** Resolves when the books have all effects that there are: they are read elsewhere. @default they are written at once */
+  readonly booked?: () => Promise<void>
   /** A pooler keeps the server's connections open. */
   readonly pooled?: boolean
   /** Workers have no sessions of their own: who vanishes stays on the books for a while. */

@@ -36,7 +36,7 @@ export const MODES: readonly Mode[] = [
       ...['restart-immediate', 'crash-backend', 'snapshots', 'ended-lives', 'cancel-unanswered', 'notify-queue-full'],
       ...['pooler', 'network-cut', 'network-black-hole', 'commit-unanswered', 'enqueue-commit-unanswered'],
       ...['kill-before-claim', 'kill-before-commit', 'kill-producer', 'dedupe-kill', 'pool-exhausted', 'fail-over'],
-      ...['disk-full', 'activity', 'operators', 'telemetry'],
+      ...['disk-full', 'activity', 'operators', 'telemetry', 'relay-kill', 'relay-broker-kill', 'relay-outage'],
     ]),
   },
   {

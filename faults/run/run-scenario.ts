@@ -150,6 +150,7 @@ async function judge(spec: RunSpec, environment: Environment, stage: Stage, inte
   // What has stood still will not go on.
   const patienceMs = interrupted === undefined ? scenario.recoveryMs + FLOW_MS : STILL_MS
   await until(isEmpty, 'the queue to be empty', patienceMs, EMPTY_EVERY_MS).catch(() => undefined)
+  await environment.booked?.()
   const found = await withClient(environment, (client) => audit(client, expectationsOf(spec)))
   const halted: Finding[] = interrupted === undefined ? [] : [{ verdict: 'stuck', count: 1, examples: [interrupted] }]
   const findings = [...found, ...halted]

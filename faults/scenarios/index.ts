@@ -30,6 +30,7 @@ import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { redeploy } from './redeploy.ts'
+import { relayBrokerFull, relayBrokerKill, relayKill, relayLostConfirms, relayOutage } from './relay.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
@@ -114,4 +115,9 @@ export const SCENARIOS: readonly Scenario[] = [
   activity,
   operators,
   telemetry,
+  relayKill,
+  relayLostConfirms,
+  relayBrokerKill,
+  relayOutage,
+  relayBrokerFull,
 ]

@@ -68,7 +68,7 @@ BEGIN
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason,
                 error, failures, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position), SELECT (id)
     ON sluice.dead_letter TO sluice_worker;
-  GRANT SELECT ON sluice.queue, sluice.cancel_request TO sluice_worker;
+  GRANT SELECT ON sluice.queue, sluice.cancel_request, sluice.source TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
   GRANT SELECT, INSERT, DELETE ON sluice.batch_record, sluice.crash TO sluice_worker;
   GRANT INSERT ON sluice.kept_key, sluice.worker_activity TO sluice_worker;

@@ -62,3 +62,15 @@ export const UNLIMITED: Admission = {
   took: () => undefined,
   close: () => undefined,
 }
+
+/** For one claim of one message. */
+export const ONE_MESSAGE: Admission = {
+  ...UNLIMITED,
+  isSingle: true,
+  async begin(connection, limit, send) {
+    return connection.together(() => {
+      connection.begin(limit)
+      return send({ most: 1 })
+    })
+  },
+}

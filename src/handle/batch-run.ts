@@ -31,7 +31,7 @@ export class BatchRun {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#batch = batch
-    this.#definition = runtime.definitionOf(consumption.plan)
+    this.#definition = consumption.outlet === undefined ? runtime.definitionOf(consumption.plan) : undefined
     this.#caller = new Caller(consumption, batch, runtime.instruments)
     this.#results = new Results(runtime, consumption, batch)
     const { plan, handler } = consumption

@@ -10,10 +10,11 @@ import type { Consumption } from './consumption.ts'
 import type { Deadline } from './deadline.ts'
 import type { Heard } from './heard.ts'
 import { outcomesOf } from './outcomes-of.ts'
+import type { Release } from './release.ts'
 import { watchedCall } from './watched-call.ts'
 
 /** What one call of a handler came to: an outcome for each of its messages, or how it failed. */
-export type Called = readonly Outcome[] | CallFailed
+export type Called = readonly (Outcome | Release)[] | CallFailed
 
 /** The handler threw, was late, or returned something other than an outcome. Its writes are undone, unless it has committed them. */
 export class CallFailed {
@@ -180,12 +181,12 @@ export class Call implements Heard<unknown> {
     this.#of.ended(this)
   }
 
-  #outcomesOf(result: unknown): readonly Outcome[] {
+  #outcomesOf(result: unknown): readonly (Outcome | Release)[] {
     const { batch, consumption } = this.#of
     return outcomesOf(consumption.handler.kind, batch.partitionOf, this.messages, this.#attempt, result)
   }
 
-  #isUndone([outcome]: readonly Outcome[]): boolean {
+  #isUndone([outcome]: readonly (Outcome | Release)[]): boolean {
     const { kind } = this.#of.consumption.handler
     return kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
   }

@@ -3,6 +3,7 @@ import type { PipelinePlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { SettledMessage } from '../settle/settled-messages.ts'
 import type { Meter } from '../statistics/meter.ts'
+import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Instruments } from '../telemetry/instrument.ts'
 import type { LateSubject } from './handler-timeout.ts'
@@ -16,8 +17,26 @@ export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
   readonly meter: Meter
   /** Called with the messages that a committed batch has settled. */
   readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
+  /** By what a relay's messages leave the database. Without it their payload goes through the schema of their queue. */
+  readonly outlet?: Outlet | undefined
   /** Called for each attempt that failed with an error. */
   readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
+}
+
+/** While what is behind it is out of reach nothing is claimed, and so no transaction is open. */
+export interface Outlet {
+  /** No further claim may leave with a COMMIT. */
+  readonly isDown: boolean
+  /** Waits until something may be claimed. Undefined: nothing is claimed this time. */
+  enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined>
+  close(): Promise<void>
+}
+
+/** Leave to claim, until it is {@link over}. */
+export interface Passage {
+  /** One message, to find out whether it gets through. */
+  readonly isProbe: boolean
+  over(): void
 }
 
 /** A handler without the types of the user's queues: one message per call, or a whole batch. */

@@ -4,6 +4,7 @@ import type { Outcome } from '../message.ts'
 import type { Attempt } from './attempt.ts'
 import { BlockedKeys, type KeyOf } from './blocked-keys.ts'
 import type { AnyHandler } from './consumption.ts'
+import type { Release } from './release.ts'
 import { toOutcome, toOutcomes } from './to-outcome.ts'
 
 /**
@@ -17,7 +18,7 @@ export function outcomesOf(
   messages: readonly DeliveredMessage[],
   { committed }: Pick<Attempt, 'committed'>,
   returned: unknown,
-): readonly Outcome[] {
+): readonly (Outcome | Release)[] {
   const outcomes = kind === 'each' ? [toOutcome(returned)] : toOutcomes(returned, messages.length)
   if (committed) checkAcked(outcomes)
   if (partitionOf !== undefined && messages.length > 1) checkPartitions(partitionOf, messages, outcomes)
@@ -25,7 +26,7 @@ export function outcomesOf(
 }
 
 /** @throws SluiceError OPTION_INVALID: its own transaction has settled the messages already */
-function checkAcked(outcomes: readonly Outcome[]): void {
+function checkAcked(outcomes: readonly (Outcome | Release)[]): void {
   const other = outcomes.find(({ kind }) => kind !== 'ack')
   if (other === undefined) return
   throw expected('OPTION_INVALID', "The handler's result", 'nothing or ack() after transaction()', other)
@@ -35,7 +36,7 @@ function checkAcked(outcomes: readonly Outcome[]): void {
 function checkPartitions(
   partitionOf: KeyOf,
   messages: readonly DeliveredMessage[],
-  outcomes: readonly Outcome[],
+  outcomes: readonly (Outcome | Release)[],
 ): void {
   const staying = new BlockedKeys(partitionOf)
   for (const [at, message] of messages.entries()) {

@@ -12,6 +12,7 @@ import { BlockedKeys } from './blocked-keys.ts'
 import { type Called, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
 import { NotHandled } from './handler.ts'
+import type { Release } from './release.ts'
 
 /** Decides what becomes of the messages of a batch, which may block later messages of a key. */
 export class Results {
@@ -74,7 +75,7 @@ export class Results {
   /** False: the call failed for several messages at once, so that none is to blame yet. */
   add(messages: readonly DeliveredMessage[], called: Called): boolean {
     if (!(called instanceof CallFailed)) {
-      for (const [at, message] of messages.entries()) this.#settle(message, called[at] ?? ACK)
+      for (const [at, message] of messages.entries()) this.#answer(message, called[at] ?? ACK)
       return true
     }
     const { error } = called
@@ -115,6 +116,11 @@ export class Results {
 
   #retry(message: DeliveredMessage, error: unknown): void {
     this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+  }
+
+  #answer(message: DeliveredMessage, outcome: Outcome | Release): void {
+    if (outcome.kind !== 'release') this.#settle(message, outcome)
+    else if (this.isCancelled(message)) this.refuse(message, { kind: 'cancelled' })
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {

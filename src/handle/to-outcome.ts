@@ -2,6 +2,7 @@ import { expected } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOutcomeKind, OUTCOMES, type OutcomeFields } from '../outcomes.ts'
 import { ACK } from '../settle/decide.ts'
+import { RELEASE, type Release } from './release.ts'
 import { isUnrunQuery, RUN_IT } from './unrun-query.ts'
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
@@ -24,7 +25,7 @@ export function toOutcome(
 }
 
 /** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
-export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
+export function toOutcomes(returned: unknown, count: number): readonly (Outcome | Release)[] {
   if (returned === undefined) return Array.from({ length: count }, () => ACK)
   if (Array.isArray(returned) && returned.length === count)
     return Array.from(returned, (outcome: unknown, at) =>
@@ -34,7 +35,8 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
 }
 
 /** A hole is not the undefined that stands for an ack: perhaps the handler has not come to that message. */
-function ofOne(outcome: unknown, what: string, given: boolean): Outcome {
+function ofOne(outcome: unknown, what: string, given: boolean): Outcome | Release {
+  if (outcome === RELEASE) return RELEASE
   if (given) return toOutcome(outcome, what, 'A message that is handled has undefined or ack()')
   const remedy = 'The array has a hole there. Return one outcome for each message'
   throw expected('OPTION_INVALID', what, 'ack(), retryLater(), snooze() or deadLetter()', outcome, remedy)

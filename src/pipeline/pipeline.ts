@@ -1,13 +1,13 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { Demand } from '../demand/demand.ts'
-import type { AnyHandler } from '../handle/consumption.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Consumers } from '../process/consumers.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { SettledCollector, type SettledMessage, type SettledMessages } from '../settle/settled-messages.ts'
 import { Meter } from '../statistics/meter.ts'
+import type { HandlingOf } from './handling.ts'
 import { onErrorOf } from './on-error.ts'
 import { RunningPipeline } from './running-pipeline.ts'
 
@@ -37,7 +37,7 @@ export class Pipeline<
     checkFunction('handle', handler)
     // The context and the payload get their types from the queue's definition, which validation has enforced.
     const each = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
-    return new RunnablePipeline(this.#plan, each, this.#consumers)
+    return new RunnablePipeline(this.#plan, () => ({ handler: each }), this.#consumers)
   }
 
   /**
@@ -48,22 +48,22 @@ export class Pipeline<
   handleBatch(handler: BatchHandler<Payload, Definitions, In>): RunnablePipeline {
     checkFunction('handleBatch', handler)
     const batch = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
-    return new RunnablePipeline(this.#plan, batch, this.#consumers)
+    return new RunnablePipeline(this.#plan, () => ({ handler: batch }), this.#consumers)
   }
 }
 
-/** A pipeline with its handler. */
+/** A pipeline with its handler, or a relay. */
 export class RunnablePipeline {
   /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
   readonly #plan: PipelinePlan
-  readonly #handler: AnyHandler
+  readonly #handlingOf: HandlingOf
   readonly #consumers: Consumers
 
-  constructor(plan: PipelinePlan, handler: AnyHandler, consumers: Consumers) {
+  constructor(plan: PipelinePlan, handlingOf: HandlingOf, consumers: Consumers) {
     this.queue = plan.queue
     this.#plan = plan
-    this.#handler = handler
+    this.#handlingOf = handlingOf
     this.#consumers = consumers
   }
 
@@ -76,13 +76,13 @@ export class RunnablePipeline {
    * @throws SluiceError UNREACHABLE and the like
    */
   async runOnce(): Promise<SettledMessages> {
-    const [plan, handler, meter] = [this.#plan, this.#handler, new Meter()]
+    const [plan, meter] = [this.#plan, new Meter()]
     const settled = new SettledCollector()
     let demand: Demand | undefined
     const end = () => void demand?.drain()
     const consumption = {
       plan,
-      handler,
+      ...this.#handlingOf('once'),
       meter,
       onSettled: (messages: readonly SettledMessage[]) => settled.add(messages),
       onFailed: onErrorOf(plan, this.#consumers.report, { pause: end, stop: end }),
@@ -104,7 +104,7 @@ export class RunnablePipeline {
   start(options: { readonly delay?: Duration | undefined } = {}): RunningPipeline {
     checkKeys('start', options, ['delay'], "As in start({ delay: '10s' })")
     const delayMs = toMsWithin('start.delay', options.delay ?? 0, 0, '24h')
-    return new RunningPipeline(this.#plan, this.#handler, this.#consumers, delayMs)
+    return new RunningPipeline(this.#plan, this.#handlingOf('on'), this.#consumers, delayMs)
   }
 
   /** The same as {@link start}. What it returns can be unsubscribed, with an RxJS Subscription that it is added to. */

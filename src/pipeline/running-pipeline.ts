@@ -7,12 +7,12 @@ import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
-import type { AnyHandler } from '../handle/consumption.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { Meter, type QueueStatistics } from '../statistics/meter.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
+import type { Handling } from './handling.ts'
 import { onErrorOf } from './on-error.ts'
 
 /** How a drain ended. */
@@ -53,7 +53,7 @@ export class RunningPipeline implements AsyncDisposable {
   /** Whether {@link pause} was called last, also before it has its demand. */
   #paused = false
 
-  constructor(plan: PipelinePlan, handler: AnyHandler, consumers: Consumers, delayMs = 0) {
+  constructor(plan: PipelinePlan, handling: Handling, consumers: Consumers, delayMs = 0) {
     const { queue } = plan
     this.queue = queue
     this.#plan = plan
@@ -62,7 +62,7 @@ export class RunningPipeline implements AsyncDisposable {
     consumers.opened(this)
     this.ended = this.#ended.promise
     this.#concurrency = plan.concurrency
-    this.#demand = this.#awaitDemand(handler, delayMs)
+    this.#demand = this.#awaitDemand(handling, delayMs)
     this.#demand.then(
       (demand) => {
         if (this.#leaving.signal.aborted) return
@@ -161,7 +161,7 @@ export class RunningPipeline implements AsyncDisposable {
     await within(STOP_MS + 1_500, this.#stopDemand(), () => undefined)
   }
 
-  async #awaitDemand(handler: AnyHandler, delayMs: number): Promise<Demand> {
+  async #awaitDemand(handling: Handling, delayMs: number): Promise<Demand> {
     const { signal } = this.#leaving
     if (delayMs > 0) await pause(delayMs, signal)
     signal.throwIfAborted()
@@ -178,7 +178,7 @@ export class RunningPipeline implements AsyncDisposable {
       this.#started?.pause()
     }
     const onFailed = onErrorOf(plan, this.#consumers.report, { pause: pauseHere, stop })
-    return this.#consumers.demand({ plan, handler, meter, onFailed }, signal)
+    return this.#consumers.demand({ plan, ...handling, meter, onFailed }, signal)
   }
 
   async #stopDemand(): Promise<void> {

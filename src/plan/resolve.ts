@@ -86,7 +86,8 @@ export function resolveLeased(what: string, queue: string, options: LeasedPipeli
   return { queue, mode: 'leased', leaseMs, ...resolveCommon(what, 'leased', options) }
 }
 
-function resolveTransactional(
+/** @throws SluiceError OPTION_INVALID, in which `what` names the call */
+export function resolveTransactional(
   what: string,
   name: string,
   options: PipelineOptions | GroupPipelineOptions,

@@ -78,7 +78,7 @@ export type SluiceEvent =
     }
   /**
    * The messages of a batch are available again: without an `error`, because the pipeline was stopped before any of
-   * them was handled; with an `error`, because the transaction was lost. If the loss counts as the failed attempt of a
+   * them was handled, or a relay's destination took none of them; with an `error`, because the transaction was lost. If the loss counts as the failed attempt of a
    * message that ran alone, `message.failed` or `message.dead` is reported first. If the database or the network may be
    * the reason, the next claim waits for `retryInMs`.
    */
@@ -268,6 +268,20 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
+  /**
+   * The `destination` of a relay has been out of reach `since` then, for this reason. Nothing is claimed until it is tried
+   * again, after `retryInMs`. Reported for each try that fails.
+   */
+  | {
+      readonly kind: 'relay.unavailable'
+      readonly queue: string
+      readonly destination: string
+      readonly error: string
+      readonly since: Date
+      readonly retryInMs: number
+    }
+  /** The destination of a relay, which had been out of reach `since` then, has stored a message, or answered to one. */
+  | { readonly kind: 'relay.available'; readonly queue: string; readonly destination: string; readonly since: Date }
   /**
    * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
    */

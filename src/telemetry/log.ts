@@ -136,6 +136,8 @@ function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, work
 }
 
 type OtherKind =
+  | 'relay.unavailable'
+  | 'relay.available'
   | 'retryPolicy.unknown'
   | 'queue.backlog'
   | 'retryPolicy.failed'
@@ -182,6 +184,7 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
 
 function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
+  if ('destination' in event) return lineOfRelay(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
@@ -204,6 +207,14 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   if (event.kind === 'lease.lost')
     return ['warn', `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`]
   return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+}
+
+function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string }>): ReturnType<typeof lineOf> {
+  const { destination } = event
+  const since = event.since.toISOString()
+  if (event.kind === 'relay.available') return ['info', `${destination} is back, which was out of reach since ${since}`]
+  const again = `again in ${timeText(event.retryInMs)}`
+  return ['warn', `${destination} is out of reach since ${since}, ${again}: ${event.error}`]
 }
 
 interface OfMessage {

@@ -161,6 +161,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT schedules',
     'SELECT segment',
     'SELECT slot',
+    'SELECT source',
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',

@@ -14,7 +14,18 @@ const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench', 'test
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
-const WITH_PROMISES = ['audit', 'streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering', 'schedules']
+const WITH_PROMISES = [
+  'audit',
+  'streams',
+  'leased',
+  'limits',
+  'claims',
+  'history',
+  'dedupe',
+  'ordering',
+  'schedules',
+  'relay',
+]
 
 /** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */
 const PLAIN = [
@@ -212,7 +223,8 @@ import { filter, firstValueFrom } from 'rxjs'
 import { z } from 'zod'
 import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
 import { createHttpHandler } from 'sluice/http'
-import { deliver, enqueuedIn, runDue } from 'sluice/testing'
+import { nats } from 'sluice/nats'
+import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
 declare const tx: pg.PoolClient
@@ -227,6 +239,9 @@ declare const customerId: string
 declare function handleOrder(message: Message): Promise<void>
 declare function charge(payload: unknown, options: { idempotencyKey: string; signal: AbortSignal }): Promise<string>
 declare function send(message: Message): Promise<void>
+declare function post(body: Uint8Array, signal: AbortSignal): Promise<number>
+declare function test(name: string, work: () => Promise<void>): void
+declare function brokerForOneTest(): Promise<ConformanceSubject>
 declare function log(what: unknown): void
 declare function storeElsewhere(payload: unknown): Promise<void>
 interface Shop { invoice: { message: string }; customer: { name: string } }
@@ -247,6 +262,7 @@ function configuration(folder: string): object {
       paths: {
         sluice: source('index.ts'),
         'sluice/http': source('http.ts'),
+        'sluice/nats': source('nats.ts'),
         'sluice/otel': source('otel.ts'),
         'sluice/testing': source('testing.ts'),
         'sluice-dashboard': source('../packages/dashboard/src/index.ts'),

@@ -17,9 +17,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ['demand'],
   ['modes', 'services', 'pull'],
   ['process', 'operate'],
-  ['pipeline', 'rx'],
+  ['pipeline', 'rx', 'relay'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
-  ['testing', 'cli', 'http', 'otel', 'index'],
+  ['testing', 'cli', 'http', 'otel', 'nats', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */

@@ -37,6 +37,18 @@ test('the instruments of OpenTelemetry load its API', async () => {
   expect(await packagesOf(`import ${otel}`)).toEqual(['@opentelemetry/api'])
 })
 
+test('the destination of NATS loads its client', async () => {
+  const nats = JSON.stringify(new URL('../../src/nats.ts', import.meta.url).href)
+  expect(await packagesOf(`import ${nats}`)).toEqual([
+    '@nats-io/jetstream',
+    '@nats-io/nats-core',
+    '@nats-io/nkeys',
+    '@nats-io/nuid',
+    '@nats-io/transport-node',
+    'tweetnacl',
+  ])
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

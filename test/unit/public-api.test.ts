@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
 import * as testing from '../../src/testing.ts'
 
@@ -79,6 +80,8 @@ test('the main entry exports these types', () => {
       "Delivery",
       "DeliveryContextByKind",
       "DeliveryHandler",
+      "Destination",
+      "DestinationConnection",
       "Distribution",
       "DoctorOptions",
       "Drained",
@@ -150,6 +153,7 @@ test('the main entry exports these types', () => {
       "OpenTransaction",
       "Operate",
       "Outcome",
+      "OutgoingMessage",
       "OutputOf",
       "OwnTransaction",
       "PayloadOf",
@@ -178,6 +182,7 @@ test('the main entry exports these types', () => {
       "Reason",
       "ReasonWord",
       "RefusalReason",
+      "RelayOptions",
       "RetryOptions",
       "RetryPartitionsOptions",
       "Route",
@@ -213,6 +218,7 @@ test('the main entry exports these types', () => {
       "Streams",
       "TrimResult",
       "TypedQueue",
+      "Verdict",
       "VersionInUse",
       "WaitingFilter",
       "WhichMessage",
@@ -227,7 +233,9 @@ test('the main entry exports these types', () => {
 test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
+      "MemoryDestination",
       "appendedIn",
+      "conformance",
       "deliver",
       "enqueuedIn",
       "runDue",
@@ -238,10 +246,14 @@ test('sluice/testing exports these values', () => {
 test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
+      "Answer",
       "AppendedEvent",
+      "ConformanceCase",
+      "ConformanceSubject",
       "EnqueuedMessage",
       "GroupDeliverOptions",
       "LeasedDeliverOptions",
+      "PublishedMessage",
       "SettledMessage",
       "SettledMessages",
     ]
@@ -264,6 +276,22 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/nats exports these values', () => {
+  expect(Object.keys(nats)).toMatchInlineSnapshot(`
+    [
+      "nats",
+    ]
+  `)
+})
+
+test('sluice/nats exports these types', () => {
+  expect(exportedTypes('../../src/nats.ts')).toMatchInlineSnapshot(`
+    [
+      "NatsOptions",
     ]
   `)
 })

@@ -1,6 +1,6 @@
-import type { QueueWork } from '../../define-worker.ts'
+import type { HandledWork, QueueWork } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
-import type { BatchHandler, Handler, PipelineOptions, RunnablePipeline, Sluice } from '../../index.ts'
+import type { BatchHandler, Handler, PipelineOptions, RelayOptions, RunnablePipeline, Sluice } from '../../index.ts'
 
 /** Options of the command for all pipelines; undefined: the module's. */
 export interface Overrides {
@@ -42,18 +42,17 @@ export function pipelinesOf(
 
 function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: Overrides): WorkPipeline {
   const given = Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined))
-  const mode = 'group' in work.options ? 'group' : work.options.mode
+  const mode = modeOf(work)
   if (overrides.mode !== undefined && mode !== undefined && mode !== overrides.mode) {
     const text = `--mode: expected ${String(mode)}, the mode of the module's handler of "${queue}"`
     throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
   }
   // The pipeline checks them: the module may be JavaScript.
   const options = { ...work.options, ...given } as PipelineOptions
-  const pipeline = sluice.pipeline(work.name, options)
   const runnable =
-    work.kind === 'handle'
-      ? pipeline.handle(work.handler as unknown as Handler<unknown>)
-      : pipeline.handleBatch(work.handler as unknown as BatchHandler<unknown>)
+    work.kind === 'relay'
+      ? sluice.relay(work.name, options as unknown as RelayOptions)
+      : handledBy(sluice, work, options)
   const isLeased = (options.mode as unknown) === 'leased'
   return {
     queue,
@@ -61,4 +60,16 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
     pipeline: runnable,
     runs: isLeased ? 1 : (options.concurrency ?? 1),
   }
+}
+
+function modeOf(work: QueueWork): unknown {
+  if (work.kind === 'relay') return 'relay'
+  return 'group' in work.options ? 'group' : work.options.mode
+}
+
+function handledBy(sluice: Sluice, { name, kind, handler }: HandledWork, options: PipelineOptions): RunnablePipeline {
+  const pipeline = sluice.pipeline(name, options)
+  return kind === 'handle'
+    ? pipeline.handle(handler as unknown as Handler<unknown>)
+    : pipeline.handleBatch(handler as unknown as BatchHandler<unknown>)
 }

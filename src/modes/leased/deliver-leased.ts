@@ -71,7 +71,9 @@ async function handle(
     const heard = new HeardLater<Called>()
     const called = caller.call([leased], deadline, heard) ?? (await heard.result)
     if (called instanceof CallFailed) throw called.error
-    return called[0] ?? ACK
+    const [outcome = ACK] = called
+    if (outcome.kind === 'release') throw new TypeError('release: expected a handler of batches')
+    return outcome
   } finally {
     deadline.end()
   }

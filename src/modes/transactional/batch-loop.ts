@@ -169,6 +169,8 @@ export class BatchLoop {
 
   /** Whether the round is over with the batch that it has. */
   get #isLast(): boolean {
+    const { outlet } = this.#consumption
+    if (outlet?.isDown === true) return true
     return this.#demand.isLast || this.#admission.isSingle || this.#runtime.inHand.aloneLock.contended
   }
 

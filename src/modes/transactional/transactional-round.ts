@@ -1,4 +1,4 @@
-import type { Admission } from '../../claim/admission.ts'
+import { type Admission, type Nothing, ONE_MESSAGE, UNLIMITED } from '../../claim/admission.ts'
 import { CLAIM, type Next, type Round, type RoundDemand } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
@@ -24,8 +24,22 @@ export class TransactionalRound implements Round {
   }
 
   async run(demand: RoundDemand, alone: boolean, onCommitted: () => void): Promise<Next> {
-    const admission = await this.#source.admit(demand, this.#consumption.plan.batchSize)
-    if ('kind' in admission) return admission
+    const { outlet } = this.#consumption
+    if (outlet === undefined) return this.#claim(demand, alone, onCommitted, false)
+    const passage = await outlet.enter(this.#runtime.control.execute, demand.draining)
+    if (passage === undefined) return NOTHING
+    try {
+      return await this.#claim(demand, alone, onCommitted, passage.isProbe)
+    } finally {
+      passage.over()
+    }
+  }
+
+  async #claim(demand: RoundDemand, alone: boolean, onCommitted: () => void, isProbe: boolean): Promise<Next> {
+    const most = isProbe ? 1 : this.#consumption.plan.batchSize
+    const admitted = await this.#source.admit(demand, most)
+    if ('kind' in admitted) return admitted
+    const admission = isProbe && admitted === UNLIMITED ? ONE_MESSAGE : admitted
     try {
       const loop = this.#loopOf(demand, admission, onCommitted)
       return await this.#run(loop, demand, alone)
@@ -64,6 +78,7 @@ export class TransactionalRound implements Round {
 
   /** A round ends with its last batch. */
   async drained(): Promise<boolean> {
+    await this.#consumption.outlet?.close()
     return false
   }
 
@@ -71,3 +86,5 @@ export class TransactionalRound implements Round {
     for (const loop of this.#loops) loop.cut()
   }
 }
+
+const NOTHING: Nothing = { kind: 'sleep', nextDueMs: null, partial: false }

@@ -1,0 +1,119 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { STREAM, type WithBroker, withBroker } from '../environment/with-broker.ts'
+import { type Scenario, scenario } from '../run/scenario.ts'
+import { ANOTHER_ID_EACH_TIME, NO_WAVES, OUTAGE_COUNTS, SETTLES_BEFORE_CONFIRM } from '../twins/relay-twins.ts'
+
+/** A relay handles nothing, so nothing fails on purpose. Broken waves, and outages, need several messages of a key. */
+const RELAYED = {
+  recoveryMs: 5_000,
+  load: { failing: 0, dying: 0, long: 0 },
+  environment: withBroker,
+  otherwise: { inapplicable: 'a relay has one mode' },
+} as const satisfies Partial<Scenario<WithBroker>>
+
+export const relayKill = scenario<WithBroker>({
+  ...RELAYED,
+  name: 'relay-kill',
+  title: 'SIGKILL a relay between the confirms of a batch and its COMMIT',
+  injections: { quick: 2, full: 20 },
+  costsAttempts: true,
+  twin: ANOTHER_ID_EACH_TIME,
+  async inject(stage) {
+    const victim = stage.victim()
+    await stage.fault('killed before its COMMIT', async () => {
+      victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at: 'effects' })
+      await victim.actor.ended
+    })
+    await stage.replace(victim)
+  },
+})
+
+export const relayLostConfirms = scenario<WithBroker>({
+  ...RELAYED,
+  name: 'relay-lost-confirms',
+  title: "the confirms of a relay's broker do not come for longer than it waits, and are lost",
+  injections: { quick: 1, full: 10 },
+  twin: ANOTHER_ID_EACH_TIME,
+  async inject(stage) {
+    const { way } = stage.environment
+    await stage.fault('confirms lost', async () => {
+      way.freeze()
+      await pause(LONGER_THAN_A_CONFIRM_MS)
+      way.cut()
+      way.thaw()
+    })
+  },
+})
+
+export const relayBrokerKill = scenario<WithBroker>({
+  ...RELAYED,
+  name: 'relay-broker-kill',
+  title: "SIGKILL a relay's broker, and start it again",
+  injections: { quick: 2, full: 20 },
+  twin: SETTLES_BEFORE_CONFIRM,
+  inject: (stage) =>
+    stage.fault('broker killed', async () => {
+      const { broker } = stage.environment
+      await broker.kill()
+      await pause(SOON_MS)
+      await broker.run()
+    }),
+})
+
+/** One attempt is all that a message has. */
+const ONE_ATTEMPT = { pipeline: { maxAttempts: 1 } }
+
+export const relayOutage = scenario<WithBroker>({
+  ...RELAYED,
+  name: 'relay-outage',
+  title:
+    "a relay's broker is out of reach for two seconds, or once for a minute, while its queue fills; no message may fail once",
+  injections: { quick: 1, full: 4 },
+  workers: ONE_ATTEMPT,
+  twin: OUTAGE_COUNTS,
+  // The longest time without a try, and a backlog.
+  recoveryMs: 10_000,
+  async inject(stage, at) {
+    const { way, broker } = stage.environment
+    await stage.fault('broker out of reach', async () => {
+      way.pointTo(undefined)
+      way.cut()
+      await pause(at === MINUTE_AT ? 60_000 : 2_000)
+      way.pointTo(broker.port)
+    })
+  },
+})
+
+export const relayBrokerFull = scenario<WithBroker>({
+  ...RELAYED,
+  name: 'relay-broker-full',
+  title: "the stream of a relay's broker is full now and then, for some milliseconds",
+  injections: { quick: 1, full: 10 },
+  workers: ONE_ATTEMPT,
+  twin: NO_WAVES,
+  async inject(stage) {
+    const { manager } = stage.environment
+    await stage.fault('stream full', async () => {
+      // A backlog of one key: were it pipelined, the stream would have room again in the middle of it.
+      await stage.enqueueAll(
+        Array.from({ length: BACKLOG }, () => ({ fate: 'ack', failures: 0 })),
+        'backlog',
+      )
+      for (const end = performance.now() + TOGGLED_MS; performance.now() < end; ) {
+        const { state } = await manager.streams.info(STREAM)
+        await manager.streams.update(STREAM, { max_msgs: state.messages + ROOM, discard: 'new' as never })
+        await pause(FULL_MS)
+        await manager.streams.update(STREAM, { max_msgs: -1 })
+      }
+    })
+  },
+})
+
+const LONGER_THAN_A_CONFIRM_MS = 2_500
+const SOON_MS = 300
+/** Which of the injections of a full run takes longer. */
+const MINUTE_AT = 3
+const TOGGLED_MS = 2_000
+const ROOM = 3
+const FULL_MS = 3
+const BACKLOG = 300

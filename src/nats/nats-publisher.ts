@@ -1,0 +1,103 @@
+import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
+import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
+import { describe } from '../errors.ts'
+import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import type { NatsOptions } from './nats-options.ts'
+import { isNoResponse, verdictOf } from './nats-verdict.ts'
+import { wrongSubject } from './subject.ts'
+
+/** A connection to JetStream. */
+export class NatsPublisher implements DestinationConnection {
+  readonly #connection: NatsConnection
+  readonly #jetstream: JetStreamClient
+  readonly #options: NatsOptions
+
+  constructor(connection: NatsConnection, options: NatsOptions) {
+    this.#connection = connection
+    this.#jetstream = jetstream(connection)
+    this.#options = options
+  }
+
+  check(outgoing: OutgoingMessage): string | undefined {
+    const subject = this.#subjectOf(outgoing)
+    const wrong = wrongSubject(subject)
+    if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
+    let size = outgoing.body.byteLength + OTHER_BYTES
+    for (const [name, value] of Object.entries(outgoing.headers)) {
+      if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
+      size += name.length + Buffer.byteLength(value) + LINE_BYTES
+    }
+    const most = this.#connection.info?.max_payload ?? Number.POSITIVE_INFINITY
+    return size > most ? `expected at most ${most} bytes, the server's max_payload, received ${size}` : undefined
+  }
+
+  async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
+    const aborted = Promise.withResolvers<Verdict>()
+    const abort = () => aborted.resolve(NO_CONFIRM)
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort)
+    try {
+      const asked = new Map<string, Promise<Verdict>>()
+      return await Promise.all(messages.map((one) => Promise.race([this.#publish(one, asked), aborted.promise])))
+    } finally {
+      signal.removeEventListener('abort', abort)
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close()
+  }
+
+  /** @param asked by subject, what is known of those that nobody has answered for */
+  async #publish(outgoing: OutgoingMessage, asked: Map<string, Promise<Verdict>>): Promise<Verdict> {
+    const subject = this.#subjectOf(outgoing)
+    const { stream } = this.#options
+    try {
+      await this.#jetstream.publish(subject, outgoing.body, {
+        msgID: outgoing.id,
+        headers: this.#headersOf(outgoing),
+        timeout: LONGEST_MS,
+        ...(stream === undefined ? {} : { expect: { streamName: stream } }),
+      })
+      return CONFIRMED
+    } catch (error) {
+      if (!isNoResponse(error)) return verdictOf(error)
+      const known = asked.get(subject) ?? this.#ask(subject)
+      asked.set(subject, known)
+      return known
+    }
+  }
+
+  /** Nobody has answered: no stream has the subject, which is the message's fault, or it has no leader now. */
+  async #ask(subject: string): Promise<Verdict> {
+    try {
+      const { streams } = await this.#jetstream.jetstreamManager(false)
+      const stream = await streams.find(subject)
+      return { kind: 'unavailable', error: `stream ${stream} has no leader` }
+    } catch (error) {
+      return verdictOf(error)
+    }
+  }
+
+  #subjectOf(outgoing: OutgoingMessage): string {
+    const { subject } = this.#options
+    return typeof subject === 'string' ? subject : subject(outgoing)
+  }
+
+  #headersOf(outgoing: OutgoingMessage): MsgHdrs {
+    const made = headers()
+    for (const [name, value] of Object.entries(outgoing.headers)) made.set(name, value)
+    return made
+  }
+}
+
+/** The headers by which the server is told what to do. */
+const OWN = /^nats-/i
+/** A colon, a space and the end of the line. */
+const LINE_BYTES = 4
+/** For the id and the name of the stream, which are headers too. */
+const OTHER_BYTES = 400
+const CONFIRMED: Verdict = { kind: 'confirmed' }
+const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
+/** The relay's own limit comes first. */
+const LONGEST_MS = 120_000

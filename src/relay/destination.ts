@@ -1,0 +1,56 @@
+import type { Message } from '../message.ts'
+
+/**
+ * Where a relay publishes: the whole contract of an adapter. An adapter has no loop, no timer, no retry and no SQL; the
+ * relay has these, once for all. `conformance` of `sluice/testing` tries an adapter.
+ */
+export interface Destination {
+  /** The name of its kind in events and reasons, such as `nats`. */
+  readonly system: string
+  /**
+   * Connects, and checks what can be checked before the first message: that a named stream exists, for example. The relay
+   * calls it again after each outage.
+   *
+   * @param signal aborts when the relay waits no longer: a connection that comes after that, it closes
+   * @throws an error that names what is missing, or cannot be reached
+   */
+  open(signal: AbortSignal): Promise<DestinationConnection>
+}
+
+/** An open destination. One connection serves all batches of a relay, side by side. */
+export interface DestinationConnection {
+  /** Why this message can never be published, without asking the destination; undefined: it may be. */
+  check(message: OutgoingMessage): string | undefined
+  /**
+   * Publishes the messages in their order, without waiting in between, and returns one {@link Verdict} for each, in the
+   * same order. It never rejects. When the signal aborts it returns at once: what has no answer yet is `unavailable`.
+   */
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]>
+  /** Closes the connection, also one that is broken, and waits for no answer. */
+  close(): Promise<void>
+}
+
+/** What became of one message at its destination. */
+export type Verdict =
+  /** It is stored there, also if it was there already. */
+  | { readonly kind: 'confirmed' }
+  /** It can never be published: it becomes a dead letter, with `error` as the reason. */
+  | { readonly kind: 'refused'; readonly error: string }
+  /** It was not stored, and may be later: a failed attempt. */
+  | { readonly kind: 'failed'; readonly error: string }
+  /** The destination gave no answer, or can store nothing now. It says nothing about the message, and counts no attempt. */
+  | { readonly kind: 'unavailable'; readonly error: string }
+
+/** A message on its way out. */
+export interface OutgoingMessage {
+  /** `<source>/<message id>`: the same in every attempt and after a redrive, and no other database's. */
+  readonly id: string
+  /** The name of the database, a UUID. */
+  readonly source: string
+  /** The payload as JSON, in UTF-8, as it is stored. */
+  readonly body: Uint8Array
+  /** The headers of the message, those that are no text as JSON, and the relay's own, whose names begin with `sluice-`. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The message, as a handler gets it. Its payload has not been through the schema of its queue. */
+  readonly message: Message
+}

@@ -1,0 +1,99 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { integer, LARGEST_INTEGER } from '../basics/options.ts'
+import { expected } from '../errors.ts'
+import type { PipelineOptions, TransactionalPlan } from '../plan/options.ts'
+import { resolveTransactional } from '../plan/resolve.ts'
+import type { Destination } from './destination.ts'
+
+/** How a relay publishes the messages of its queue. */
+export interface RelayOptions
+  extends Pick<PipelineOptions, 'concurrency' | 'retry' | 'maxAttempts' | 'throttle' | 'backlog'> {
+  /** Where the messages go, such as `nats({ … })` of `sluice/nats`. */
+  readonly to: Destination
+  /** How many batches are in flight in this process, each on its own connection, 1 to 1,000. @default 2 */
+  readonly concurrency?: number | undefined
+  /** The most messages in one transaction, 1 to 1,000. @default 100 */
+  readonly batchSize?: number | undefined
+  /**
+   * How long the messages of a batch may wait for their confirms, all together, 100 ms to 1 min. What has no confirm by then
+   * is published again. Their transaction is open for as long. @default '5s'
+   */
+  readonly confirmTimeout?: Duration | undefined
+  /**
+   * The most bytes of payload that a batch has under way without a confirm, 1 to 2 GiB. A larger message goes alone.
+   * @default 8 MiB
+   */
+  readonly maxInFlightBytes?: number | undefined
+  /**
+   * How long to wait before a destination that is out of reach is tried again, by one message: `delay` the first time, then
+   * twice as long each time up to `maxDelay`, with jitter; each from 10 ms to 1 h.
+   * @default { delay: '1s', maxDelay: '2m' }
+   */
+  readonly breaker?: { readonly delay?: Duration | undefined; readonly maxDelay?: Duration | undefined } | undefined
+}
+
+/** The options, complete and checked. */
+export interface RelayPlan {
+  readonly pipeline: TransactionalPlan
+  readonly to: Destination
+  readonly confirmMs: number
+  readonly mostBytes: number
+  readonly breaker: BreakerPlan
+}
+
+export interface BreakerPlan {
+  readonly delayMs: number
+  readonly maxDelayMs: number
+}
+
+/** @throws SluiceError OPTION_INVALID */
+export function resolveRelay(queue: string, options: RelayOptions): RelayPlan {
+  const what = `relay(${JSON.stringify(queue)})`
+  checkKeys(what, options, KNOWN, "As in relay('orders', { to: nats({ servers, subject }) })")
+  const { to, confirmTimeout, maxInFlightBytes, breaker, concurrency = 2, batchSize = 100, ...others } = options
+  const confirmMs = toMsWithin(`${what}.confirmTimeout`, confirmTimeout ?? '5s', '100ms', '1m')
+  const timeout = confirmMs + SPARE_MS
+  return {
+    pipeline: resolveTransactional(what, queue, { ...others, concurrency, batchSize, timeout }),
+    to: checkDestination(what, to),
+    confirmMs,
+    mostBytes: integer(`${what}.maxInFlightBytes`, maxInFlightBytes, 8 * 2 ** 20, 1, LARGEST_INTEGER),
+    breaker: resolveBreaker(`${what}.breaker`, breaker ?? {}),
+  }
+}
+
+const KNOWN: readonly (keyof RelayOptions)[] = [
+  'to',
+  'concurrency',
+  'batchSize',
+  'confirmTimeout',
+  'maxInFlightBytes',
+  'breaker',
+  'retry',
+  'maxAttempts',
+  'throttle',
+  'backlog',
+]
+
+/** A handler that is late has failed with all of its messages, and a relay never is: its own limit comes first. */
+const SPARE_MS = 10_000
+
+function checkDestination(what: string, to: unknown): Destination {
+  if (typeof to === 'object' && to !== null && 'open' in to && typeof to.open === 'function') return to as Destination
+  throw expected(
+    'OPTION_INVALID',
+    `${what}.to`,
+    'a destination',
+    to,
+    "As in { to: nats({ servers, subject: 'orders' }) }",
+  )
+}
+
+function resolveBreaker(what: string, breaker: NonNullable<RelayOptions['breaker']>): BreakerPlan {
+  checkKeys(what, breaker, ['delay', 'maxDelay'], "As in { delay: '1s', maxDelay: '2m' }")
+  const delayMs = toMsWithin(`${what}.delay`, breaker.delay ?? '1s', '10ms', '1h')
+  const maxDelayMs = toMsWithin(`${what}.maxDelay`, breaker.maxDelay ?? Math.max(delayMs, 120_000), '10ms', '1h')
+  if (maxDelayMs >= delayMs) return { delayMs, maxDelayMs }
+  throw expected('OPTION_INVALID', `${what}.maxDelay`, `at least the delay, ${delayMs} ms`, maxDelayMs)
+}

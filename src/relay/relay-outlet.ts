@@ -1,0 +1,135 @@
+import { pause } from '../basics/pause.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { within } from '../basics/within.ts'
+import { toError } from '../errors.ts'
+import type { Outlet, Passage } from '../handle/consumption.ts'
+import { readSource } from '../table/session/source.ts'
+import type { Execute } from '../table/statement.ts'
+import type { Report } from '../telemetry/events.ts'
+import { Breaker } from './breaker.ts'
+import type { Destination, DestinationConnection, Verdict } from './destination.ts'
+import type { RelayPlan } from './options.ts'
+
+/**
+ * The way out of one running relay: its connection to the destination, which all of its batches share. While the
+ * destination is out of reach there is no connection, and one claim at a time finds out whether it is back.
+ */
+export class RelayOutlet implements Outlet {
+  readonly #plan: RelayPlan
+  readonly #report: Report
+  /** False: it does not wait until the destination is back. */
+  readonly #waits: boolean
+  readonly #breaker: Breaker
+  #source: string | undefined
+  #connection: DestinationConnection | undefined
+  /** Whoever opens the connection, or tries it by one message; the others wait for that. */
+  #trial: Promise<void> | undefined
+  /** A connection could be opened before, and was no proof that messages are stored. */
+  #needsProbe = false
+
+  constructor(plan: RelayPlan, report: Report, waits: boolean) {
+    this.#plan = plan
+    this.#report = report
+    this.#waits = waits
+    this.#breaker = new Breaker(plan.breaker)
+  }
+
+  get isDown(): boolean {
+    return this.#breaker.isDown
+  }
+
+  /** The connection, and the name of the database. Undefined: another batch has found the destination out of reach. */
+  get open(): { readonly connection: DestinationConnection; readonly source: string } | undefined {
+    const [connection, source] = [this.#connection, this.#source]
+    return connection === undefined || source === undefined ? undefined : { connection, source }
+  }
+
+  async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
+    this.#source ??= await readSource(execute)
+    while (!draining.aborted) {
+      if (this.isDown && !this.#waits) return undefined
+      if (this.#connection !== undefined && !this.isDown) return FREE
+      if (this.#trial === undefined) {
+        const passage = await this.#try(draining)
+        if (passage !== undefined) return passage
+      } else await this.#trial
+    }
+    return undefined
+  }
+
+  /** What the destination has answered to a batch: all of it that was sent on a connection. */
+  heard(from: DestinationConnection, verdicts: readonly Verdict[]): void {
+    // Several batches in flight find out together, and a late one on a connection that has been replaced since.
+    if (from !== this.#connection) return
+    const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
+    if (verdicts.some(({ kind }) => kind !== 'unavailable')) this.#answers()
+    else if (unavailable !== undefined) this.#fails(unavailable.error, true)
+  }
+
+  async close(): Promise<void> {
+    const connection = this.#connection
+    this.#connection = undefined
+    if (connection !== undefined) await closed(connection)
+  }
+
+  /** Opens the connection, after the time that is due. Undefined: that failed, or the connection need not be tried further. */
+  async #try(draining: AbortSignal): Promise<Passage | undefined> {
+    const trial = Promise.withResolvers<void>()
+    this.#trial = trial.promise
+    const over = () => {
+      this.#trial = undefined
+      trial.resolve()
+    }
+    await pause(this.#breaker.waitMs, draining)
+    if (!draining.aborted) await this.#connect(draining)
+    if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over }
+    over()
+    return undefined
+  }
+
+  async #connect(draining: AbortSignal): Promise<void> {
+    if (this.#connection !== undefined) return
+    const signal = AbortSignal.any([draining, AbortSignal.timeout(this.#plan.confirmMs)])
+    try {
+      this.#connection = await opened(this.#plan.to, signal)
+      if (!this.#needsProbe) this.#answers()
+    } catch (error) {
+      if (!draining.aborted) this.#fails(toError(error).message, false)
+    }
+  }
+
+  #answers(): void {
+    this.#needsProbe = false
+    const since = this.#breaker.answered()
+    if (since === undefined) return
+    const { pipeline, to } = this.#plan
+    this.#report({ kind: 'relay.available', queue: pipeline.queue, destination: to.system, since })
+  }
+
+  #fails(error: string, byMessages: boolean): void {
+    this.#needsProbe ||= byMessages
+    const { pipeline, to } = this.#plan
+    const terms = this.#breaker.failed()
+    this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, error, ...terms })
+    // What is under way on it fails too. The next try begins with a new one, perhaps to another server.
+    void this.close()
+  }
+}
+
+/** @throws what the destination throws, or that it took too long: a connection that comes too late is closed. */
+async function opened(to: Destination, signal: AbortSignal): Promise<DestinationConnection> {
+  const opening = to.open(signal)
+  const connection = await untilAborted(opening, signal)
+  if (connection !== undefined) return connection
+  opening.then(closed).catch(() => undefined)
+  throw new Error('no connection in time')
+}
+
+/** Nothing is lost with a connection that does not close, or not in time. */
+async function closed(connection: DestinationConnection): Promise<void> {
+  const closing = async () => connection.close()
+  await within(CLOSE_MS, closing(), () => undefined).catch(() => undefined)
+}
+
+const FREE: Passage = { isProbe: false, over: () => undefined }
+const CLOSE_MS = 1_000

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import type { Message } from '../message.ts'
+import type { Destination, DestinationConnection, OutgoingMessage } from '../relay/destination.ts'
+
+/** A destination that is tried, at a place where nothing else is stored. */
+export interface ConformanceSubject {
+  readonly to: Destination
+  /** What is stored there now, in the order in which a consumer gets it. */
+  stored(): Promise<readonly PublishedMessage[]>
+  /** Makes the destination unreachable, and returns what undoes that. */
+  cutOff(): Promise<() => Promise<void>>
+  /** Changes a message so that the destination refuses it, or fails to store it, once it is sent. */
+  spoil(message: OutgoingMessage): OutgoingMessage
+}
+
+/** A message as a consumer of the destination gets it. */
+export interface PublishedMessage {
+  readonly id: string
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** One case of the suite. It throws an AssertionError, or what the destination throws. */
+export interface ConformanceCase {
+  readonly name: string
+  readonly run: (subject: ConformanceSubject) => Promise<void>
+}
+
+/**
+ * What every destination must do, as cases for any test runner. Give each a subject of its own.
+ *
+ * @example for (const { name, run } of conformance) test(name, async () => run(await newSubject()))
+ */
+export const conformance: readonly ConformanceCase[] = [
+  { name: 'what it confirms is stored with its id, its body and its headers', run: storesAll },
+  { name: 'the messages of one call are stored in their order', run: keepsOrder },
+  { name: 'each message of a call has its own verdict, in their order', run: judgesEach },
+  { name: 'a message that was stored before is confirmed again', run: confirmsAgain },
+  { name: 'when the signal aborts, it returns a verdict for each message', run: returnsAtOnce },
+  { name: 'out of reach, it says so of each message, and a connection cannot be had', run: tellsUnavailable },
+  { name: 'a connection may be closed twice', run: closesTwice },
+]
+
+async function storesAll(subject: ConformanceSubject): Promise<void> {
+  const messages = BODIES.map((body, n) => outgoing(n, body, { text: `h ${n} \u{1f30a}`, traceparent: TRACE }))
+  const verdicts = await publish(subject, messages)
+  assert.deepEqual(
+    verdicts,
+    messages.map(() => 'confirmed'),
+  )
+  const stored = await subject.stored()
+  assert.deepEqual(
+    stored.map(({ id, body }) => ({ id, body })),
+    messages.map(({ id, body }) => ({ id, body: new TextDecoder().decode(body) })),
+  )
+  for (const [at, { headers }] of messages.entries())
+    for (const [name, value] of Object.entries(headers)) assert.equal(stored[at]?.headers[name], value, name)
+}
+
+async function keepsOrder(subject: ConformanceSubject): Promise<void> {
+  const messages = Array.from({ length: 200 }, (_, n) => outgoing(n))
+  await publish(subject, messages)
+  const stored = await subject.stored()
+  assert.deepEqual(
+    stored.map(({ id }) => id),
+    messages.map(({ id }) => id),
+  )
+}
+
+async function judgesEach(subject: ConformanceSubject): Promise<void> {
+  const verdicts = await publish(subject, [outgoing(1), subject.spoil(outgoing(2)), outgoing(3)])
+  const [first, second, third] = verdicts
+  assert.deepEqual([first, third], ['confirmed', 'confirmed'])
+  assert.ok(second === 'refused' || second === 'failed', `expected refused or failed, received ${second}`)
+  const stored = await subject.stored()
+  assert.deepEqual(
+    stored.map(({ id }) => id),
+    [outgoing(1).id, outgoing(3).id],
+  )
+}
+
+async function confirmsAgain(subject: ConformanceSubject): Promise<void> {
+  await publish(subject, [outgoing(1)])
+  assert.deepEqual(await publish(subject, [outgoing(1), outgoing(2)]), ['confirmed', 'confirmed'])
+  const stored = await subject.stored()
+  assert.deepEqual(new Set(stored.map(({ id }) => id)), new Set([outgoing(1).id, outgoing(2).id]))
+}
+
+async function returnsAtOnce({ to }: ConformanceSubject): Promise<void> {
+  const connection = await to.open(NEVER)
+  try {
+    const verdicts = await connection.publish([outgoing(1), outgoing(2)], AbortSignal.abort())
+    assert.equal(verdicts.length, 2)
+    for (const { kind } of verdicts) assert.ok(kind === 'unavailable' || kind === 'confirmed', kind)
+  } finally {
+    await connection.close()
+  }
+}
+
+async function tellsUnavailable(subject: ConformanceSubject): Promise<void> {
+  const connection = await subject.to.open(NEVER)
+  const restore = await subject.cutOff()
+  try {
+    const verdicts = await connection.publish([outgoing(1), outgoing(2)], AbortSignal.timeout(LONG_MS))
+    assert.deepEqual(kindsOf(verdicts), ['unavailable', 'unavailable'])
+    await assert.rejects(subject.to.open(AbortSignal.timeout(LONG_MS)))
+  } finally {
+    await connection.close()
+    await restore()
+  }
+  assert.deepEqual(await publish(subject, [outgoing(3)]), ['confirmed'])
+}
+
+async function closesTwice({ to }: ConformanceSubject): Promise<void> {
+  const connection = await to.open(NEVER)
+  await connection.close()
+  await connection.close()
+  const verdicts = await connection.publish([outgoing(1)], AbortSignal.timeout(LONG_MS))
+  assert.deepEqual(kindsOf(verdicts), ['unavailable'])
+}
+
+/** What became of messages, on a connection of their own. */
+async function publish({ to }: ConformanceSubject, messages: readonly OutgoingMessage[]): Promise<readonly string[]> {
+  const connection = await to.open(NEVER)
+  try {
+    for (const message of messages) assert.equal(connection.check(message), undefined)
+    return kindsOf(await connection.publish(messages, AbortSignal.timeout(60_000)))
+  } finally {
+    await connection.close()
+  }
+}
+
+function kindsOf(verdicts: Awaited<ReturnType<DestinationConnection['publish']>>): readonly string[] {
+  return verdicts.map(({ kind }) => kind)
+}
+
+function outgoing(n: number, body = JSON.stringify({ n }), headers: Record<string, string> = {}): OutgoingMessage {
+  const id = String(n + 1)
+  return {
+    id: `${SOURCE}/${id}`,
+    source: SOURCE,
+    body: new TextEncoder().encode(body),
+    headers: { ...headers, 'sluice-message-id': id },
+    message: { ...MESSAGE, id, payload: JSON.parse(body) as unknown, headers },
+  }
+}
+
+const MESSAGE: Omit<Message, 'id' | 'payload' | 'headers'> = {
+  queue: 'conformance',
+  stream: null,
+  position: null,
+  type: 'order.placed',
+  schemaVersion: 1,
+  orderingKey: null,
+  priority: 5,
+  attempt: 1,
+  maxAttempts: null,
+  tenant: null,
+  dedupeKey: null,
+  enqueuedAt: new Date(0),
+  dueAt: new Date(0),
+  expiresAt: null,
+}
+
+const SOURCE = '3f0c1f6e-6a0b-4b7e-9d6c-0a1b2c3d4e5f'
+const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+const BODIES = ['""', 'null', '{"text": "\u{1f30a} \\u0000 \\r\\n"}', JSON.stringify('x'.repeat(8_192))]
+const NEVER = new AbortController().signal
+const LONG_MS = 5_000

@@ -1,0 +1,73 @@
+import type { Destination, DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+
+/** What a destination in memory answers to a message: a verdict, or a promise of one, which may never come. */
+export type Answer = (message: OutgoingMessage) => Verdict | Promise<Verdict>
+
+/**
+ * A destination in memory, for tests of what a relay does: it keeps what it is sent, and answers as it is told.
+ *
+ * @example
+ * const to = new MemoryDestination()
+ * await sluice.relay('orders', { to }).runOnce()
+ * expect(to.stored.map(({ message }) => message.payload)).toEqual([{ id: 7 }])
+ */
+export class MemoryDestination implements Destination {
+  readonly system = 'memory'
+  /** What it was sent, in the order in which it came, and again each time. */
+  readonly sent: OutgoingMessage[] = []
+  /** What it has confirmed, in that order. */
+  readonly stored: OutgoingMessage[] = []
+  /** False: no connection can be had, and messages on one that is open are `unavailable`. */
+  reachable = true
+  /** How many connections are open. */
+  connections = 0
+  /** What it answers from now on. @default confirmed */
+  answer: Answer = () => CONFIRMED
+
+  async open(): Promise<DestinationConnection> {
+    if (!this.reachable) throw new Error(OUT_OF_REACH)
+    this.connections += 1
+    return new MemoryConnection(this)
+  }
+}
+
+class MemoryConnection implements DestinationConnection {
+  readonly #destination: MemoryDestination
+  readonly #closed = new AbortController()
+
+  constructor(destination: MemoryDestination) {
+    this.#destination = destination
+  }
+
+  check(): undefined {
+    return undefined
+  }
+
+  async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
+    const over = AbortSignal.any([signal, this.#closed.signal])
+    const ended = new Promise<Verdict>((resolve) => {
+      const end = () => resolve({ kind: 'unavailable', error: 'no answer in time' })
+      if (over.aborted) end()
+      else over.addEventListener('abort', end, { once: true })
+    })
+    return Promise.all(messages.map((message) => Promise.race([this.#send(message), ended])))
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed.signal.aborted) return
+    this.#closed.abort()
+    this.#destination.connections -= 1
+  }
+
+  async #send(message: OutgoingMessage): Promise<Verdict> {
+    const destination = this.#destination
+    if (!destination.reachable) return { kind: 'unavailable', error: OUT_OF_REACH }
+    destination.sent.push(message)
+    const verdict = await destination.answer(message)
+    if (verdict.kind === 'confirmed') destination.stored.push(message)
+    return verdict
+  }
+}
+
+const CONFIRMED: Verdict = { kind: 'confirmed' }
+const OUT_OF_REACH = 'out of reach'

@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto'
+import { DiscardPolicy, RetentionPolicy } from '@nats-io/jetstream'
+import { expect } from 'vitest'
+import { nats } from '../../src/nats/nats.ts'
+import { payloadsOf } from '../support/rows/rows.ts'
+import { startNats, storedIn } from '../support/servers/nats.ts'
+import { test as base, put } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+
+const test = base.extend('broker', ({ skip }) => startNats(skip))
+const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
+
+test('a relay publishes by type, and a consumer gets payload, headers and trace as they were enqueued', async ({
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  await put(sluice, queue, [{ id: 7, name: 'é' }], {
+    type: 'order.placed',
+    headers: { traceparent, tracestate: 'a=b' },
+  })
+  const to = nats({ servers: server.url, subject: ({ message }) => `shop.${message.type}`, stream: 'shop' })
+  expect((await sluice.relay(queue, { to }).runOnce()).counts.acked).toBe(1)
+  const [stored] = await storedIn(manager, 'shop')
+  expect(JSON.parse(stored?.body ?? '')).toEqual({ id: 7, name: 'é' })
+  expect(stored?.headers).toMatchObject({ traceparent, tracestate: 'a=b', 'sluice-type': 'order.placed' })
+  expect((await manager.streams.getMessage('shop', { last_by_subj: 'shop.order.placed' }))?.seq).toBe(1)
+})
+
+test('messages of a copy of the database are not taken for duplicates once the copy has another name', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'all', subjects: ['all'] })
+  const relay = sluice.relay(queue, { to: nats({ servers: server.url, subject: 'all' }) })
+  const publishWithId = async () => {
+    await put(sluice, queue, ['of'])
+    await database.sql('UPDATE sluice.message SET id = $2::bigint WHERE queue = $1', [queue, '9000000000000000'])
+    await relay.runOnce()
+    return (await storedIn(manager, 'all')).length
+  }
+  expect(await publishWithId()).toBe(1)
+  expect(await publishWithId()).toBe(1)
+  await database.sql('UPDATE sluice.source SET id = DEFAULT')
+  expect(await publishWithId()).toBe(2)
+})
+
+test('a subject with a wildcard, of the server or of nobody never gets a message', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  for (const subject of ['shop.*', 'shop.>', 'shop..a', 'shop. a', '$JS.API.STREAM.PURGE.shop', 'nobody'])
+    await put(sluice, queue, [subject])
+  await put(sluice, queue, ['shop.header'], { headers: { 'Nats-Msg-Id': 'mine' } })
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload) })
+  await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  const dead = await database.sql<{ payload: string; reason: string }>(
+    'SELECT payload, reason FROM sluice.dead_letters WHERE queue = $1 ORDER BY id',
+    [queue],
+  )
+  expect(dead.map(({ payload, reason }) => `${payload}: ${reason}`)).toEqual([
+    'shop.*: nats.subject: expected a subject without the wildcards * and >, received "shop.*"',
+    'shop.>: nats.subject: expected a subject without the wildcards * and >, received "shop.>"',
+    'shop..a: nats.subject: expected a subject without empty tokens, received "shop..a"',
+    'shop. a: nats.subject: expected a subject without spaces and control characters, received "shop. a"',
+    '$JS.API.STREAM.PURGE.shop: nats.subject: expected a subject that is not the own of the server, received "$JS.API.STREAM.PURGE.shop"',
+    'shop.header: header "Nats-Msg-Id": expected a name that does not begin with Nats-',
+  ])
+  // A stream for it may be made: each try is an attempt.
+  expect(await database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+    { payload: 'nobody', attempt: 1 },
+  ])
+  expect(await storedIn(manager, 'shop')).toEqual([])
+})
+
+test('a message that is too large for the stream or for the server is dead, with the reason', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'small', subjects: ['small'], max_msg_size: 2_000 })
+  await put(sluice, queue, ['x'.repeat(3_000), 'y'.repeat(1_048_400), 'z'])
+  const to = nats({ servers: server.url, subject: 'small' })
+  expect((await sluice.relay(queue, { to }).runOnce()).counts).toMatchObject({ acked: 1, dead: 2 })
+  const reasons = await database.sql<{ reason: string }>(
+    'SELECT reason FROM sluice.dead_letters WHERE queue = $1 ORDER BY id',
+    [queue],
+  )
+  expect(reasons.map(({ reason }) => reason)).toEqual([
+    expect.stringContaining('message size exceeds maximum allowed'),
+    expect.stringContaining("expected at most 1048576 bytes, the server's max_payload, received 104"),
+  ])
+})
+
+test('a missing stream is named, and the relay goes on when it has been made', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop.orders', stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  expect(await log.first('relay.unavailable')).toMatchObject({ destination: 'nats', error: 'stream not found' })
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await log.first('relay.available')
+  await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
+  await running.drain()
+})
+
+test('messages wait for room in a full stream, and none counts an attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({
+    name: 'work',
+    subjects: ['work'],
+    max_msgs: 3,
+    discard: DiscardPolicy.New,
+    retention: RetentionPolicy.Limits,
+  })
+  await put(sluice, queue, [1, 2, 3, 4, 5])
+  const to = nats({ servers: server.url, subject: 'work' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('maximum messages') })
+  expect(await payloadsOf(database, queue)).toHaveLength(2)
+  expect(await database.sql('SELECT DISTINCT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+    { attempt: 0 },
+  ])
+  await manager.streams.purge('work')
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what: 'room for the rest' })
+  await running.drain()
+})
+
+test('a relay goes on with a server that was killed and started again, and nothing is lost or doubled', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  const to = nats({ servers: server.url, subject: 'shop' })
+  const sent = Array.from({ length: 2_000 }, () => randomUUID())
+  await put(sluice, queue, sent)
+  const running = sluice.relay(queue, { to, breaker: QUICK, confirmTimeout: '2s', batchSize: 20 }).start()
+  await log.first('batch.committed')
+  await server.kill()
+  await log.first('relay.unavailable')
+  await server.run()
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what: 'all messages' })
+  await running.drain()
+  const stored = (await storedIn(manager, 'shop')).map(({ body }) => JSON.parse(body) as string)
+  expect(stored.toSorted()).toEqual(sent.toSorted())
+})

@@ -1,0 +1,99 @@
+import type { JetStreamManager } from '@nats-io/jetstream'
+import { expect, type TestContext } from 'vitest'
+import type { NatsCluster } from '../../faults/environment/nats-cluster.ts'
+import { nats } from '../../src/nats/nats.ts'
+import { EventLog } from '../support/event-log.ts'
+import { payloadsOf } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+import { startNatsCluster, storedIn } from '../support/servers/nats.ts'
+import { put, startTestSluice } from '../support/sluice.ts'
+import { test } from '../support/test.ts'
+import { waitFor } from '../support/wait.ts'
+
+const STREAM = 'orders'
+const KEYS = 20
+const MESSAGES = 1_000
+
+interface Fault {
+  readonly name: string
+  /** Done to the server that leads the stream. Returns what undoes it. */
+  readonly strike: (cluster: NatsCluster, leader: number) => Promise<() => Promise<void> | void>
+}
+
+const FAULTS: readonly Fault[] = [
+  {
+    name: 'is killed',
+    strike: async ({ servers }, leader) => {
+      await servers[leader]?.kill()
+      return async () => servers[leader]?.run()
+    },
+  },
+  {
+    name: 'is stopped by a signal',
+    strike: async ({ servers }, leader) => {
+      servers[leader]?.freeze()
+      return () => servers[leader]?.thaw()
+    },
+  },
+  {
+    name: 'is cut off from the other two',
+    strike: async (cluster, leader) => {
+      cluster.isolate(leader)
+      return () => cluster.rejoin()
+    },
+  },
+]
+
+/** An election takes seconds, so the three are struck at a time: each cluster, with its relay, for itself. */
+test('a leader that is killed, stopped or cut off loses and doubles nothing, and each key stays in order', async ({
+  database,
+  skip,
+}) => {
+  await Promise.all(FAULTS.map((fault, at) => relayWhile(fault, `cluster.${at}`, database, skip)))
+})
+
+async function relayWhile(
+  { name, strike }: Fault,
+  queue: string,
+  database: TestDatabase,
+  skip: TestContext['skip'],
+): Promise<void> {
+  const { cluster, manager } = await startNatsCluster(skip, STREAM)
+  const sluice = startTestSluice(database)
+  const log = new EventLog(sluice.events)
+  for (let key = 0; key < KEYS; key += 1) {
+    const numbers = Array.from({ length: MESSAGES / KEYS }, (_, n) => ({ key, n }))
+    await put(sluice, queue, numbers, { orderingKey: String(key) })
+  }
+  const to = nats({ servers: cluster.urls, subject: STREAM, stream: STREAM })
+  const terms = { confirmTimeout: '1s', breaker: { delay: '100ms', maxDelay: '500ms' } } as const
+  const leader = await leaderOf(manager)
+  const running = sluice.relay(queue, { to, batchSize: 20, ...terms }).start()
+  await log.first('batch.committed')
+  const undo = await strike(cluster, leader)
+  // It goes on while the fault lasts, for a majority is left.
+  const what = `all messages while the leader ${name}`
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what, timeoutMs: 90_000 })
+  await running.drain()
+  await undo()
+  await expectInOrder(manager, name)
+}
+
+async function leaderOf(manager: JetStreamManager): Promise<number> {
+  const { cluster } = await manager.streams.info(STREAM)
+  return Number(cluster?.leader?.slice(1))
+}
+
+async function expectInOrder(manager: JetStreamManager, name: string): Promise<void> {
+  // A leader that was away answers for a moment as if it still were one.
+  const isWhole = async () => (await manager.streams.info(STREAM)).state.messages >= MESSAGES
+  await waitFor(() => isWhole().catch(() => false), { what: `the whole stream, whose leader ${name}` })
+  const next = new Map<number, number>()
+  const stored = await waitFor(() => storedIn(manager, STREAM).catch(() => undefined), { what: 'its messages' })
+  for (const { body } of stored) {
+    const { key, n } = JSON.parse(body) as { readonly key: number; readonly n: number }
+    expect([name, key, n]).toEqual([name, key, next.get(key) ?? 0])
+    next.set(key, n + 1)
+  }
+  expect([name, stored.length]).toEqual([name, MESSAGES])
+}
