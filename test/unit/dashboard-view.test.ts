@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { isRecent } from '../../packages/dashboard/src/view/counts.ts'
-import { withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
+import { errorLine, groupError, withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
 import { shownJson } from '../../packages/dashboard/src/view/json.ts'
 import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
+import { MASKED_TEXTS, REPEATED } from '../support/passwords.ts'
 
 describe('HTML', () => {
   test('has what is put into it as text, but for HTML of its own', () => {
@@ -44,9 +45,17 @@ describe('JSON', () => {
   })
 })
 
-test('passwords of URLs are hidden', () => {
-  const text = 'connect postgres://app:p@ss/w:rd@db/app?sslpassword=xyz and redis://u:hunter2@cache'
-  expect(withoutPasswords(text)).toBe('connect postgres://app:***@db/app?sslpassword=*** and redis://u:***@cache')
+describe('passwords of URLs', () => {
+  test.for(MASKED_TEXTS)('are hidden: %s is shown as %s', ([text, masked]) => {
+    expect(withoutPasswords(text)).toBe(masked)
+  })
+
+  test.for(REPEATED)('are looked for once in a megabyte of %s', (part) => {
+    const text = part.repeat(1_000_000 / part.length)
+    expect(errorLine(text)).toHaveLength(161)
+    expect(withoutPasswords(text) === text).toBe(true)
+    expect(groupError(text).length).toBeGreaterThan(999_000)
+  })
 })
 
 test('exact counts are shown until they are half a minute old', () => {
