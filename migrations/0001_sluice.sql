@@ -978,8 +978,8 @@ CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wrong text := CASE getdatabaseencoding()
-    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
-      ELSE '\x01-\x20\x7f*' END;
+    WHEN 'UTF8' THEN E'\\x01-\\x20\\x7f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff*'
+      ELSE E'\\x01-\\x20\\x7f*' END;
 BEGIN
   IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
@@ -1724,7 +1724,7 @@ $$;
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '[[:space:]]+', ' ', 'g')) AS line) l
 $$;
 
 -- What users wrote, as one word of a shell.
@@ -3841,6 +3841,9 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
   PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  -- As much as of a handler's error.
+  error := left(error, 4000);
+  reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
   policies := sluice_private.given_policies(policies);
   held := sluice_private.hold_claim(queue, claim_id);
   ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
@@ -3859,7 +3862,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(reason, 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
@@ -8635,7 +8638,7 @@ CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rest text := (
-    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '[[:space:]]+', ' ', 'g') END,
       '' ORDER BY t.nth)
     FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
   );
@@ -8775,7 +8778,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
     WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
     WHEN kind = 'index'
-      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
+      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', E'CREATE \\1INDEX CONCURRENTLY ') || ';'
     WHEN kind = 'trigger' AND broken = 'disabled'
       THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
     WHEN kind = 'trigger' THEN definition || ';'
@@ -9316,11 +9319,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- The first line of an error, without the passwords of URLs.
+-- The first line of an error, without the passwords of URLs. An error may be long, and the expression begins with a fixed
+-- text for that reason.
 CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1),
-    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+  SELECT left(regexp_replace(split_part(left(error, 4000), chr(10), 1),
+    '(://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', E'\\1***', 'g'), 200)
 $$;
 
 -- The same without its numbers: what failures of one kind have in common.
