@@ -21,7 +21,11 @@ describe('HTML', () => {
 
   test('shows characters that hide or turn others', () => {
     expect(visible('a\u202eb\u2066c\u200bd\u0000e\u007f\n\tf')).toBe('a\\u202eb\\u2066c\\u200bd\\u0000e\\u007f\n\tf')
-    expect(visible('naïve 日本 עברית 👩‍👧')).toBe('naïve 日本 עברית 👩‍👧')
+    expect(visible('naïve 日本 עברית 👩')).toBe('naïve 日本 עברית 👩')
+    const hidden = [0xad, 0x34f, 0x61c, 0x115f, 0x17b4, 0x180e, 0x200d, 0x2028, 0x2065, 0x3164, 0xfe0f, 0xfeff, 0xffa0]
+    for (const code of [...hidden, 0xfff9])
+      expect(visible(String.fromCodePoint(code))).toBe(`\\u${code.toString(16).padStart(4, '0')}`)
+    expect(visible('\u{1d173}\u{e0041}\ud800')).toBe('\\ud834\\udd73\\udb40\\udc41\\ud800')
   })
 })
 
