@@ -127,7 +127,7 @@ describe('move', () => {
   }) => {
     const to = `${queue}.to`
     const [first] = await put(sluice, queue, [1], { orderingKey: 'a' })
-    await put(sluice, queue, [2], { dedupe: { key: queue } })
+    await sluice.enqueue(sluice.ownTransaction, queue, 2, { dedupe: { key: 'between' } })
     const [later] = await put(sluice, queue, [3], { orderingKey: 'a' })
     const gate = await gateOn(database, to)
     const batch = await database.pool.connect()
