@@ -16,7 +16,8 @@ export function bounded(value: number, tone?: Tone): Html {
     : html`<span class="${tone === undefined ? '' : `tone-${tone}`}" title="more than can be counted at once">10,000+</span>`
 }
 
-const MOST_COUNTED = 10_000
+/** Messages of a queue are counted no further. */
+export const MOST_COUNTED = 10_000
 
 /** How something is: well, in need of a look, or wrong. */
 export type Tone = 'good' | 'warn' | 'bad'
