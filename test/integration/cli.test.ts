@@ -150,6 +150,7 @@ describe('sluice status', () => {
           seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
           seenAgoMs: expect.any(Number),
           alive: false,
+          stale: false,
           inFlight: 2,
         },
       ],

@@ -39,7 +39,7 @@ describe('workers', () => {
       {
         severity: 'error',
         subject: `worker hangs.${queue}`,
-        finding: expect.stringMatching(/silent for 2m(?: \d+s)? with 2 messages in flight/),
+        finding: expect.stringMatching(/sent no heartbeat for 2m(?: \d+s)?, with 2 messages in flight/),
         remedy: 'kill -9 1 # on host',
       },
     ])
