@@ -73,20 +73,21 @@ const CASES: readonly Case[] = [
 
 const NAMES = new Set([...CASES.map(({ check }) => check), 'schedules.failed', 'streams.open_append', 'keys.held'])
 
-/** What each of them finds, of what both may find. */
-async function foundBy(database: TestDatabase, sluice: Sluice): Promise<{ status: string[]; doctor: string[] }> {
+/** What each of them finds about what has this name, of what both may find. */
+async function foundBy(database: TestDatabase, name: string, sluice: Sluice) {
   const { attention } = await sluice.operate.status()
   const findings = await findingsOf(database)
+  const isAbout = ({ subject }: { readonly subject: string }) => subject.split(/[ ,]+/).includes(name)
   return {
-    status: attention.map(({ kind }) => kind).filter((kind) => NAMES.has(kind)),
-    doctor: findings.map(({ check }) => check).filter((check) => NAMES.has(check)),
+    status: attention.filter(isAbout).flatMap(({ kind }) => (NAMES.has(kind) ? [kind] : [])),
+    doctor: findings.filter(isAbout).flatMap(({ check }) => (NAMES.has(check) ? [check] : [])),
   }
 }
 
 describe.for(CASES)('$check is found by status and by the doctor', ({ check, after, make, lasts, except }) => {
   const found = async (database: TestDatabase, queue: string, sluice: Sluice, seconds: number) => {
     await database.sql(lasts, [seconds, queue])
-    return foundBy(database, sluice)
+    return foundBy(database, queue, sluice)
   }
 
   test(`from ${after} seconds on`, async ({ database, queue, sluice }) => {
