@@ -10375,7 +10375,7 @@ END
 $$;
 
 -- Whether no session has locked a row. A call for each of 1,001 rows: only a row with a mark is looked up.
-CREATE FUNCTION sluice_private.is_free(mark xid, locks jsonb) RETURNS boolean
+CREATE FUNCTION sluice_private.is_unlocked(mark xid, locks jsonb) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN mark OPERATOR(pg_catalog.=) '0'::pg_catalog.xid THEN true
     ELSE sluice_private.locker(mark, locks) IS NULL END
@@ -10393,14 +10393,14 @@ DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
   IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND sluice_private.is_free(e.xmax, locks)), count(*) > 1000
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000
     INTO count, more FROM (
       SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
       WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
       ORDER BY e.slot, e.id LIMIT 1001
     ) e;
   ELSIF by_tenant THEN
-    SELECT count(*) FILTER (WHERE sluice_private.is_free(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
+    SELECT count(*) FILTER (WHERE sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
       SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
         SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
@@ -10409,7 +10409,7 @@ BEGIN
       ) e LIMIT 1001
     ) e;
   ELSE
-    SELECT count(*) FILTER (WHERE sluice_private.is_free(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
+    SELECT count(*) FILTER (WHERE sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
       SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
         SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority

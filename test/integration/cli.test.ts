@@ -212,7 +212,7 @@ describe('sluice peek', () => {
     await database.sql(`SELECT sluice.enqueue('peeked', $1::text::jsonb, type => 'a.b', ordering_key => 'k')`, [
       payload,
     ])
-    await database.sql(`SELECT sluice.enqueue('peeked', '2', delay => '62 minutes')`)
+    await database.sql(`SELECT sluice.enqueue('peeked', '2', delay => '1 hour')`)
     const { stdout } = await cli('peek', 'peeked')
     expect(stdout).toMatch(/^ *\d+ +ready +\d+m?s ago +0 +a\.b +k +- +\{.*12345678901234567890.*1\.10/m)
     expect(stdout).toMatch(/^ *\d+ +scheduled +in 59m 5\ds +0 +- +- +- +2$/m)

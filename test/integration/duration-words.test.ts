@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { age } from '../../packages/dashboard/src/view/text.ts'
+import { durationWords as wordsOnPage } from '../../packages/dashboard/src/view/text.ts'
 import { durationWords } from '../../src/basics/duration-words.ts'
 import { test } from '../support/sluice.ts'
 
@@ -22,5 +22,5 @@ test('a duration has the same words in SQL, in TypeScript and on the page', asyn
   const words = all.map(durationWords)
   expect(rows.map(({ ms }) => ms)).toEqual(words)
   expect(rows.map(({ interval }) => interval)).toEqual(words)
-  expect(all.map(age)).toEqual(words)
+  expect(all.map(wordsOnPage)).toEqual(words)
 })

@@ -121,6 +121,7 @@ describe('formatStatus', () => {
     seenAt: new Date(0),
     seenAgoMs: 60_000,
     alive: false,
+    stale: false,
     inFlight: 0,
   }
 

@@ -4,7 +4,7 @@ import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
 import { section } from './parts.ts'
-import { age } from './text.ts'
+import { durationWords } from './text.ts'
 
 /** What was done in a queue in the last hour, by minutes: see `operate.queues.activity`. */
 export function activityPart(steps: readonly QueueActivity[], samples: readonly BacklogSample[], now: Date): Html {
@@ -20,7 +20,7 @@ export function activityPart(steps: readonly QueueActivity[], samples: readonly 
     {
       title: 'Waited',
       shape: 'lines',
-      say: age,
+      say: durationWords,
       series: [
         line('p50', 'main', ({ waitingP50Ms }) => waitingP50Ms),
         line('p99', 'second', ({ waitingP99Ms }) => waitingP99Ms),
@@ -29,7 +29,7 @@ export function activityPart(steps: readonly QueueActivity[], samples: readonly 
     {
       title: 'Took',
       shape: 'lines',
-      say: age,
+      say: durationWords,
       series: [
         line('p50', 'main', ({ handlingP50Ms }) => handlingP50Ms),
         line('p99', 'second', ({ handlingP99Ms }) => handlingP99Ms),

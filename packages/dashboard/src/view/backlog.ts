@@ -2,7 +2,7 @@ import type { BacklogSample } from 'sluice'
 import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
-import { age } from './text.ts'
+import { durationWords } from './text.ts'
 
 /** What a queue had to do in the last hour, and what a group had to read. */
 export function backlogCharts(samples: readonly BacklogSample[], now: Date): Html {
@@ -25,7 +25,7 @@ export function backlogCharts(samples: readonly BacklogSample[], now: Date): Htm
     {
       title: 'Lag',
       shape: 'lines',
-      say: age,
+      say: durationWords,
       series: [sampled('oldest', 'main', (one) => Math.max(one.oldestDueAgeMs ?? 0, one.oldestUnreadAgeMs ?? 0))],
     },
   ]
