@@ -110,7 +110,7 @@ test('sluice clear says how many keys are kept, and frees them when it is asked 
     stdout: expect.stringContaining('Freed 1 dedupe key.\n'),
     stderr: '',
   })
-  expect(await clear('--free-keys', '--dry-run')).toMatchObject({
+  expect(await clear('--free-keys', '--dry-run', '--yes')).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/^No messages match\..*\nThere are no kept dedupe keys\.\n$/),
   })

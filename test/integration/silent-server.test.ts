@@ -52,8 +52,7 @@ describe('a server that falls silent after it has let us in', () => {
     const { sluice } = await startHalf(database)
     await put(sluice, queue, [1], { orderingKey: 'a' })
     const holder = await database.pool.connect()
-    await holder.query('BEGIN')
-    await holder.query('SELECT FROM sluice.message WHERE queue = $1 FOR UPDATE', [queue])
+    await holder.query('BEGIN; LOCK TABLE sluice.message IN EXCLUSIVE MODE')
     const handled = sluice
       .pipeline(queue)
       .handle(() => undefined)

@@ -230,7 +230,7 @@ describe('says what to do', () => {
     [
       'clear of dead letters',
       () => sluice.operate.queues.clear('q', { state: 'dead' } as never),
-      'received "dead". operate.deadLetters.delete removes dead letters',
+      'received "dead". operate.deadLetters redrives and deletes dead letters',
     ],
     [
       'unset of a setting that is none',
