@@ -320,7 +320,9 @@ describe('a queue', () => {
         check: 'limits.tenant_stuck',
         severity: 'warning',
         subject: `queue ${queue}, tenant acme`,
-        finding: expect.stringMatching(new RegExp(`^The tenant's limit of 1 message in flight .*, by message ${id} in claim `)),
+        finding: expect.stringMatching(
+          new RegExp(`^The tenant's limit of 1 message in flight .*, by message ${id} in claim `),
+        ),
         remedy: expect.stringContaining(`npx sluice queue set ${queue} --tenant-concurrency 2`),
       },
     ])
