@@ -33,6 +33,7 @@ const WITHOUT_A_PATH = [
   'first_due_at',
   'idle_lease',
   'is_locked',
+  'is_unlocked',
   'leased_keys',
   'lock_due_again',
   'lock_shared',

@@ -4,7 +4,7 @@ import { isRecent } from '../../packages/dashboard/src/view/counts.ts'
 import { withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
 import { shownJson } from '../../packages/dashboard/src/view/json.ts'
-import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
+import { bytes, durationWords, oneLine } from '../../packages/dashboard/src/view/text.ts'
 
 describe('HTML', () => {
   test('has what is put into it as text, but for HTML of its own', () => {
@@ -56,7 +56,7 @@ test('exact counts are shown until they are half a minute old', () => {
 })
 
 test('durations, sizes and lines are short', () => {
-  expect([0, 999, 61_000, 90_061_000].map(age)).toEqual(['0ms', '999ms', '1m 1s', '1d 1h'])
+  expect([0, 999, 61_000, 90_061_000].map(durationWords)).toEqual(['0ms', '999ms', '1m 1s', '1d 1h'])
   expect([0, 999, 1_500, 12_345_678].map(bytes)).toEqual(['0 B', '999 B', '1.5 kB', '12 MB'])
   expect(oneLine(`a\n  b ${'x'.repeat(200)}`, 10)).toBe('a b xxxxx…')
 })

@@ -1,4 +1,4 @@
-import { UNITS } from '../../basics/spans.ts'
+import { UNITS } from '../../basics/duration-words.ts'
 import { separated } from '../../basics/words.ts'
 import { type QueueSetting, type QueueSettingsStatus, type RateStatus, SETTINGS } from '../../queue-settings.ts'
 

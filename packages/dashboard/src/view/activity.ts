@@ -4,7 +4,7 @@ import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
 import { section } from './parts.ts'
-import { age } from './text.ts'
+import { durationWords } from './text.ts'
 
 /** What was done in a queue in the last hour, by minutes: see `operate.queues.activity`. */
 export function activityPart(steps: readonly QueueActivity[], samples: readonly BacklogSample[], now: Date): Html {
@@ -22,16 +22,16 @@ export function activityPart(steps: readonly QueueActivity[], samples: readonly 
       title: 'Waited',
       shape: 'lines',
       series: [
-        line('p50', 'main', age, ({ waitingP50Ms }) => waitingP50Ms),
-        line('p99', 'second', age, ({ waitingP99Ms }) => waitingP99Ms),
+        line('p50', 'main', durationWords, ({ waitingP50Ms }) => waitingP50Ms),
+        line('p99', 'second', durationWords, ({ waitingP99Ms }) => waitingP99Ms),
       ],
     },
     {
       title: 'Took',
       shape: 'lines',
       series: [
-        line('p50', 'main', age, ({ handlingP50Ms }) => handlingP50Ms),
-        line('p99', 'second', age, ({ handlingP99Ms }) => handlingP99Ms),
+        line('p50', 'main', durationWords, ({ handlingP50Ms }) => handlingP50Ms),
+        line('p99', 'second', durationWords, ({ handlingP99Ms }) => handlingP99Ms),
       ],
     },
   ]

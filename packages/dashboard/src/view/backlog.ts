@@ -3,7 +3,7 @@ import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
 import { MOST_COUNTED } from './parts.ts'
-import { age, number } from './text.ts'
+import { durationWords, number } from './text.ts'
 
 /** What queues had to do in the last hour, and what groups had to read: all of the samples together. */
 export function backlogCharts(samples: readonly BacklogSample[], now: Date): Html {
@@ -28,7 +28,7 @@ export function backlogCharts(samples: readonly BacklogSample[], now: Date): Htm
     {
       title: 'Lag',
       shape: 'lines',
-      series: [sampled('oldest', 'main', age, ({ oldestMs }) => oldestMs)],
+      series: [sampled('oldest', 'main', durationWords, ({ oldestMs }) => oldestMs)],
     },
   ]
   return html`${charts.map(chart)}`

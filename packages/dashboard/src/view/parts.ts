@@ -1,5 +1,5 @@
 import { type Html, html, NOTHING } from './html.ts'
-import { age, due, number } from './text.ts'
+import { due, durationWords, number } from './text.ts'
 
 // Small parts of pages.
 
@@ -34,7 +34,7 @@ export const NONE = html`<span class="zero">–</span>`
 export function instant(at: Date | null, agoMs: number | null = null): Html {
   if (at === null) return NONE
   const iso = at.toISOString()
-  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? second(iso) : `${age(agoMs)} ago`}</time>`
+  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? second(iso) : `${durationWords(agoMs)} ago`}</time>`
 }
 
 /** '2026-11-27 04:01:13 UTC' */
@@ -51,7 +51,7 @@ export function dueAt(at: Date | null, inMs: number | null): Html {
 
 /** A duration, or that there is none. */
 export function duration(ms: number | null): Html {
-  return ms === null ? NONE : html`${age(ms)}`
+  return ms === null ? NONE : html`${durationWords(ms)}`
 }
 
 /** A link within the page's own paths. */
