@@ -95,13 +95,15 @@ const VIEWS: readonly (Polled & { readonly text: string })[] = [
   {
     name: 'what a scaler asks of sluice.backlogs',
     text: `SELECT due + leased FROM sluice.backlogs WHERE queue = 'busy'`,
-    ways: [...ofBacklogs, ...aside],
+    // What may be sorted is the keys that are held: 10,000 at most.
+    ways: [...ofBacklogs, ...aside, /^Incremental Sort$/],
     buffers: 12_000,
   },
   {
     name: 'a queue with keys in sluice.backlogs',
     text: `SELECT * FROM sluice.backlogs WHERE queue = 'mixed'`,
-    ways: [...ofBacklogs, ...aside],
+    // What may be sorted is the keys that are held: 10,000 at most.
+    ways: [...ofBacklogs, ...aside, /^Incremental Sort$/],
     buffers: 12_000,
   },
 ]
@@ -172,7 +174,8 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
   {
     name: 'the backlog of a queue',
     send: (execute) => readBacklogs(execute, 'busy'),
-    ways: [...ofBacklogs, ...aside],
+    // What may be sorted is the keys that are held: 10,000 at most.
+    ways: [...ofBacklogs, ...aside, /^Incremental Sort$/],
     buffers: 12_000,
   },
   {
