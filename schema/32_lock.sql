@@ -158,8 +158,8 @@ $$;
 -- from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait, unless
 -- no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many would
 -- never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost. For
--- the same reason it passes as many as 1,000 messages there that other sessions have locked, and 4 in each other slot: one takes
--- 0.1 ms, and a session may have locked a whole backlog.
+-- the same reason it passes as many as 1,000 messages there that other sessions have locked, and 4 in each other slot, in the first
+-- pass: one takes 0.1 ms, and a session may have locked a whole backlog.
 CREATE FUNCTION sluice_private.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -184,7 +184,7 @@ BEGIN
           INSERT INTO sluice.slot (queue, slot) SELECT queue, s FROM generate_series(0, 255) AS s ON CONFLICT DO NOTHING;
         END IF;
         first := sluice_private.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END,
-          CASE WHEN begun THEN 4 ELSE 1000 END);
+          CASE WHEN NOT begun THEN 1000 WHEN walk = 1000 THEN 4 ELSE 0 END);
         begun := true;
         taken := CASE WHEN first IS NULL THEN taken ELSE taken || first END;
         IF cardinality(taken) >= most THEN

@@ -12,7 +12,7 @@ export class LeftOut {
   readonly #now: () => number
   /** Until when, by slot and key. */
   readonly #untilMs = new Map<number, Map<string, number>>()
-  #fruitlessInARow = 0
+  #missedInARow = 0
 
   /** @param now milliseconds of a clock that never goes back */
   constructor(now: () => number) {
@@ -38,13 +38,10 @@ export class LeftOut {
 
   /** What a claim could not lock, and how many messages it took. Returns whether it helps to claim again at once. */
   learn(missed: readonly MissedMessage[], taken: number): boolean {
-    const before = this.#count()
-    const untilMs = this.#untilFor(before + missed.length)
+    const untilMs = this.#untilFor(this.#count() + missed.length)
     for (const { slot, key, locked } of missed) if (locked === true) this.#add(slot, key, untilMs)
-    const count = this.#count()
-    const isFruitful = missed.length === 0 || taken > 0 || count > before
-    this.#fruitlessInARow = isFruitful ? 0 : this.#fruitlessInARow + 1
-    return missed.length > 0 && this.#fruitlessInARow <= MOST_IN_A_ROW && count < MOST_KEYS
+    this.#missedInARow = missed.length === 0 || taken > 0 ? 0 : this.#missedInARow + 1
+    return missed.length > 0 && this.#missedInARow <= MOST_IN_A_ROW && this.#count() < MOST_KEYS
   }
 
   /** The times of many keys end together, or each would cost claims of its own. */
@@ -81,7 +78,7 @@ const PER_KEY_MS = 50
 const MOST_MS = 30_000
 const TOGETHER_MS = 250
 
-/** Claims that find messages moved since their snapshots, and not one key more to leave out. */
-const MOST_IN_A_ROW = 64
 /** Each claim sends and reads them all. */
 const MOST_KEYS = 10_000
+/** Claims one by one may find keys as slowly as their times end, and must end as well. */
+const MOST_IN_A_ROW = 10_000
