@@ -33,8 +33,8 @@ async function keysOfOneSlot(database: TestDatabase, count: number): Promise<rea
 const named = (name: string, count: number) => Array.from({ length: count }, (_, at) => `${name} ${at}`)
 
 const PIPELINES = {
-  transactional: (sluice: Sluice, queue: string) => sluice.pipeline(queue, { concurrency: 4 }),
-  leased: (sluice: Sluice, queue: string) => sluice.pipeline(queue, { mode: 'leased', concurrency: 20 }),
+  transactional: (sluice: Sluice, queue: string) => sluice.pipeline(queue, { concurrency: 4, batchSize: 4 }),
+  leased: (sluice: Sluice, queue: string) => sluice.pipeline(queue, { mode: 'leased', concurrency: 4 }),
 } as const
 
 describe('a session that has locked a backlog of messages with ordering keys', () => {
@@ -56,14 +56,14 @@ describe('a session that has locked a backlog of messages with ordering keys', (
 
   for (const [mode, pipelineOf] of Object.entries(PIPELINES))
     test(`lets those of other keys go, beside a ${mode} pipeline`, async ({ database, queue }) => {
-      await fill(database, queue, 'locked', named('locked', 2_500))
+      await fill(database, queue, 'locked', named('locked', 1_000))
       const session = await lockAll(database, queue)
       const handled: unknown[] = []
       const pipeline = pipelineOf(startTestSluice(database), queue)
         .handle(({ payload }) => void handled.push(payload))
         .start()
-      await fill(database, queue, 'new', named('new', 300))
-      await waitFor(() => handled.length >= 300, { what: 'the messages of other keys to be handled' })
+      await fill(database, queue, 'new', named('new', 50))
+      await waitFor(() => handled.length >= 50, { what: 'the messages of other keys to be handled' })
       expect(new Set(handled)).toEqual(new Set(['new']))
       await session.query('ROLLBACK')
       await pipeline.stop()
