@@ -88,7 +88,7 @@ BEGIN
     sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
-    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.is_locked, sluice_private.require_settled,
+    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.lock_missed, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
     sluice_private.remove_locked, sluice_private.dead_letter_locked, sluice_private.bury_row, sluice_private.rows_of,
     sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
