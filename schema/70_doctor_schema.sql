@@ -240,7 +240,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) o
   WHERE c.kind = 'storage' AND c.now <> c.made
   UNION ALL
-  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
+  SELECT 'schema.changed', 'unknown', sluice_private.counted(count(*), 'definition'),
          format('Another version of the server has noted them, and they cannot be compared: %s',
            string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
          'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'

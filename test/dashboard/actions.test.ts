@@ -16,6 +16,9 @@ describe('an action', () => {
       pausedBy: 'ada@example.com',
       pauseReason: 'a test',
     })
+    expect(await page.act(`/queues/${queue}/pause`)).toContain('done=already-paused')
+    expect(await page.act(`/queues/${queue}/pause`, { reason: 'another' })).toContain('done=reason-changed')
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ pauseReason: 'another' })
     expect(await page.act(`/queues/${queue}/resume`)).toContain('done=resumed')
     expect(await page.act(`/queues/${queue}/resume`)).toContain('done=not-paused')
   })

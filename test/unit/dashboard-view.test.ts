@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
+import { backlogCharts } from '../../packages/dashboard/src/view/backlog.ts'
 import { isRecent } from '../../packages/dashboard/src/view/counts.ts'
 import { errorLine, groupError, withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
 import { shownJson } from '../../packages/dashboard/src/view/json.ts'
-import { age, bytes, oneLine } from '../../packages/dashboard/src/view/text.ts'
+import { bytes, durationWords, oneLine } from '../../packages/dashboard/src/view/text.ts'
 import { MASKED_TEXTS, REPEATED } from '../support/passwords.ts'
 
 describe('HTML', () => {
@@ -68,7 +69,27 @@ test('exact counts are shown until they are half a minute old', () => {
 })
 
 test('durations, sizes and lines are short', () => {
-  expect([0, 999, 61_000, 90_061_000].map(age)).toEqual(['0ms', '999ms', '1m 1s', '1d 1h'])
+  expect([0, 999, 61_000, 90_061_000].map(durationWords)).toEqual(['0ms', '999ms', '1m 1s', '1d 1h'])
   expect([0, 999, 1_500, 12_345_678].map(bytes)).toEqual(['0 B', '999 B', '1.5 kB', '12 MB'])
   expect(oneLine(`a\n  b ${'x'.repeat(200)}`, 10)).toBe('a b xxxxx…')
+})
+
+describe('the charts of backlogs', () => {
+  const now = new Date('2030-01-01T12:00:30Z')
+  const sample = (queue: string, due: number, unread = 0) => {
+    const at = new Date(now.getTime() - 60_000)
+    return { queue, at, due, unread, oldestDueAgeMs: 1, oldestUnreadAgeMs: null }
+  }
+  const words = (...samples: readonly ReturnType<typeof sample>[]) =>
+    /Backlog: ([^"]*)/.exec(backlogCharts(samples, now).toString())?.[1]
+
+  test('say the sum of queues, and that it is more if one of them has more than is counted', () => {
+    expect(words(sample('a', 6_000), sample('b', 6_000))).toBe('due: 12,000 last, 12,000 at most')
+    expect(words(sample('a', 6_000), sample('b', 10_000))).toBe('due: 16,000+ last, 16,000+ at most')
+    expect(words(sample('a', 10_000))).toBe('due: 10,000+ last, 10,000+ at most')
+  })
+
+  test('say how many events are unread, which are all counted', () => {
+    expect(words(sample('a:g', 0, 25_000))).toBe('due: 0 last, 0 at most; unread: 25,000 last, 25,000 at most')
+  })
 })
