@@ -672,7 +672,7 @@ CREATE TABLE sluice.worker_activity (
   worker_id integer     NOT NULL,
   number    integer     NOT NULL,
   at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-  queues    jsonb       NOT NULL,
+  queues    jsonb       NOT NULL CONSTRAINT "queues: an object" CHECK (jsonb_typeof(queues) = 'object'),
   CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
 
@@ -989,8 +989,8 @@ CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wrong text := CASE getdatabaseencoding()
-    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
-      ELSE '\x01-\x20\x7f*' END;
+    WHEN 'UTF8' THEN E'\\x01-\\x20\\x7f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff*'
+      ELSE E'\\x01-\\x20\\x7f*' END;
 BEGIN
   IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
@@ -1735,7 +1735,7 @@ $$;
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '[[:space:]]+', ' ', 'g')) AS line) l
 $$;
 
 -- What users wrote, as one word of a shell.
@@ -3857,6 +3857,9 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
   PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  -- As much as of a handler's error.
+  error := left(error, 4000);
+  reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
   policies := sluice_private.given_policies(policies);
   held := sluice_private.hold_claim(queue, claim_id);
   ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
@@ -3875,7 +3878,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(reason, 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
@@ -5878,21 +5881,29 @@ BEGIN
   WITH part AS MATERIALIZED (
     SELECT q.key AS queue, date_bin(step, a.at, timestamptz '2000-01-01 00:00Z') AS at, q.value AS done
     FROM sluice.worker_activity a CROSS JOIN LATERAL jsonb_each(a.queues) AS q (key, value)
-    WHERE a.at > after AND (of_queue IS NULL OR q.key = of_queue)
+    WHERE a.at > after AND a.at < clock_timestamp() + interval '1 day' AND (of_queue IS NULL OR q.key = of_queue)
+      -- As a worker writes it: a login that may work may write anything, and one row must not break the sums of all.
+      AND q.value @@ 'strict $.acked >= 0 && $.retried >= 0 && $.snoozed >= 0 && $.dead >= 0 && $.batches >= 0
+        && $.waiting.maxMs >= 0 && $.handling.maxMs >= 0 && $.handling.totalMs >= 0
+        && !exists($.* ? (@ > 1000000000))
+        && !exists($.waiting.buckets.* ? (@.type() != "number"))
+        && !exists($.handling.buckets.* ? (@.type() != "number"))
+        && !exists($.** ? (@ < 0 || @ > 1000000000000000))'
   ), counted AS (
-    SELECT p.queue, p.at, sum((p.done ->> 'acked')::bigint)::bigint AS acked, sum((p.done ->> 'retried')::bigint)::bigint AS retried,
-           sum((p.done ->> 'snoozed')::bigint)::bigint AS snoozed, sum((p.done ->> 'dead')::bigint)::bigint AS dead,
-           sum((p.done ->> 'batches')::bigint)::bigint AS batches,
+    SELECT p.queue, p.at, sum((p.done ->> 'acked')::numeric)::bigint AS acked, sum((p.done ->> 'retried')::numeric)::bigint AS retried,
+           sum((p.done ->> 'snoozed')::numeric)::bigint AS snoozed, sum((p.done ->> 'dead')::numeric)::bigint AS dead,
+           sum((p.done ->> 'batches')::numeric)::bigint AS batches,
            max((p.done #>> '{waiting,maxMs}')::double precision) AS waiting_max,
            max((p.done #>> '{handling,maxMs}')::double precision) AS handling_max,
            sum((p.done #>> '{handling,totalMs}')::double precision) AS handling_total
     FROM part p
     GROUP BY p.queue, p.at
   ), bucket AS (
-    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::bigint) AS count
+    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::numeric) AS count
     FROM part p
     CROSS JOIN (VALUES ('waiting'), ('handling')) AS k (kind)
     CROSS JOIN LATERAL jsonb_each_text(p.done -> k.kind -> 'buckets') AS b (bucket, count)
+    WHERE b.bucket ~ '^1?[0-9]{1,2}$'
     GROUP BY p.queue, p.at, k.kind, b.bucket::integer
   ), ranked AS (
     SELECT b.queue, b.at, b.kind,
@@ -8669,7 +8680,7 @@ CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rest text := (
-    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '[[:space:]]+', ' ', 'g') END,
       '' ORDER BY t.nth)
     FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
   );
@@ -8809,7 +8820,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
     WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
     WHEN kind = 'index'
-      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
+      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', E'CREATE \\1INDEX CONCURRENTLY ') || ';'
     WHEN kind = 'trigger' AND broken = 'disabled'
       THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
     WHEN kind = 'trigger' THEN definition || ';'
@@ -9356,11 +9367,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- The first line of an error, without the passwords of URLs.
+-- The first line of an error, without the passwords of URLs. An error may be long, and the expression begins with a fixed
+-- text for that reason.
 CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1),
-    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+  SELECT left(regexp_replace(split_part(left(error, 4000), chr(10), 1),
+    '(://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', E'\\1***', 'g'), 200)
 $$;
 
 -- The same without its numbers: what failures of one kind have in common.
@@ -10681,7 +10693,9 @@ CREATE FUNCTION sluice_private.why_key(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+  -- After --, a key that begins with - is no option.
+  freed_by text := format('npx sluice message free-key %s %s%s', queue, CASE WHEN dedupe_key LIKE '-%' THEN '-- ' END,
+    sluice_private.shell_word(dedupe_key));
 BEGIN
   IF holders <> '{}' THEN
     RETURN NEXT sluice_private.say('key_taken',

@@ -132,11 +132,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- The first line of an error, without the passwords of URLs.
+-- The first line of an error, without the passwords of URLs. An error may be long, and the expression begins with a fixed
+-- text for that reason.
 CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1),
-    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+  SELECT left(regexp_replace(split_part(left(error, 4000), chr(10), 1),
+    '(://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', E'\\1***', 'g'), 200)
 $$;
 
 -- The same without its numbers: what failures of one kind have in common.

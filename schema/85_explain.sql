@@ -105,7 +105,9 @@ CREATE FUNCTION sluice_private.why_key(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+  -- After --, a key that begins with - is no option.
+  freed_by text := format('npx sluice message free-key %s %s%s', queue, CASE WHEN dedupe_key LIKE '-%' THEN '-- ' END,
+    sluice_private.shell_word(dedupe_key));
 BEGIN
   IF holders <> '{}' THEN
     RETURN NEXT sluice_private.say('key_taken',

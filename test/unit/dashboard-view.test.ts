@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { backlogCharts } from '../../packages/dashboard/src/view/backlog.ts'
 import { isRecent } from '../../packages/dashboard/src/view/counts.ts'
-import { withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
+import { errorLine, groupError, withoutPasswords } from '../../packages/dashboard/src/view/errors.ts'
 import { html, visible } from '../../packages/dashboard/src/view/html.ts'
 import { shownJson } from '../../packages/dashboard/src/view/json.ts'
 import { bytes, durationWords, oneLine } from '../../packages/dashboard/src/view/text.ts'
+import { MASKED_TEXTS, REPEATED } from '../support/passwords.ts'
 
 describe('HTML', () => {
   test('has what is put into it as text, but for HTML of its own', () => {
@@ -21,7 +22,11 @@ describe('HTML', () => {
 
   test('shows characters that hide or turn others', () => {
     expect(visible('a\u202eb\u2066c\u200bd\u0000e\u007f\n\tf')).toBe('a\\u202eb\\u2066c\\u200bd\\u0000e\\u007f\n\tf')
-    expect(visible('naïve 日本 עברית 👩‍👧')).toBe('naïve 日本 עברית 👩‍👧')
+    expect(visible('naïve 日本 עברית 👩')).toBe('naïve 日本 עברית 👩')
+    const hidden = [0xad, 0x34f, 0x61c, 0x115f, 0x17b4, 0x180e, 0x200d, 0x2028, 0x2065, 0x3164, 0xfe0f, 0xfeff, 0xffa0]
+    for (const code of [...hidden, 0xfff9])
+      expect(visible(String.fromCodePoint(code))).toBe(`\\u${code.toString(16).padStart(4, '0')}`)
+    expect(visible('\u{1d173}\u{e0041}\ud800')).toBe('\\ud834\\udd73\\udb40\\udc41\\ud800')
   })
 })
 
@@ -45,9 +50,17 @@ describe('JSON', () => {
   })
 })
 
-test('passwords of URLs are hidden', () => {
-  const text = 'connect postgres://app:p@ss/w:rd@db/app?sslpassword=xyz and redis://u:hunter2@cache'
-  expect(withoutPasswords(text)).toBe('connect postgres://app:***@db/app?sslpassword=*** and redis://u:***@cache')
+describe('passwords of URLs', () => {
+  test.for(MASKED_TEXTS)('are hidden: %s is shown as %s', ([text, masked]) => {
+    expect(withoutPasswords(text)).toBe(masked)
+  })
+
+  test.for(REPEATED)('are looked for once in a megabyte of %s', (part) => {
+    const text = part.repeat(1_000_000 / part.length)
+    expect(errorLine(text)).toHaveLength(161)
+    expect(withoutPasswords(text) === text).toBe(true)
+    expect(groupError(text).length).toBeGreaterThan(999_000)
+  })
 })
 
 test('exact counts are shown until they are half a minute old', () => {
