@@ -9889,6 +9889,7 @@ CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integ
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   batch record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
 BEGIN
   IF holder IS NULL THEN
     RETURN;
@@ -9903,10 +9904,10 @@ BEGIN
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
-        m.attempt + 1, batch.messages),
+        tries, batch.messages),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
-        'attempt', m.attempt + 1, 'batch', batch.messages),
+        'attempt', tries, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
     RETURN NEXT sluice_private.say('locked',
@@ -9948,16 +9949,17 @@ CREATE FUNCTION sluice_private.why_leased(m sluice.message) RETURNS SETOF sluice
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
   left_words text := sluice_private.span_words(m.due_at);
 BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
     WHERE c.queue = m.queue AND c.id = -m.lease;
     RETURN NEXT sluice_private.say('claimed',
-      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, tries,
         sluice_private.counted(coalesce(owner.messages, 1), 'message')),
       since => owner.claimed_at, until => m.due_at,
-      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
+      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', tries),
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
     RETURN;
   END IF;
@@ -9970,13 +9972,13 @@ BEGIN
   END IF;
   RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
     THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
-      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
+      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, tries)
     ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
       'lasts for another %s.',
       coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
-      'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
+      'workerAlive', coalesce(owner.alive, false), 'attempt', tries),
     -- Of a worker that is gone a cancel would remove the message.
     remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
       ELSE sluice_private.start_a_worker() END);
@@ -10005,10 +10007,79 @@ BEGIN
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
         || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
-      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
+      CASE WHEN seen.alone THEN '; it was alone in flight, so it may be the reason'
+        WHEN sluice_private.runs_alone(queue, message_id) THEN '; it runs alone' ELSE '' END),
       since => seen.last_at,
       details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
+  END IF;
+END
+$$;
+
+-- schema/82_alone_reasons.sql
+--
+-- Reasons of what waits because a message has a worker process to itself, after processes died with it.
+
+-- Whether the next death of a process with the message may be its last, so that it runs alone: two have died or hung, as
+-- with crashLimit 3, the default. No table says what limit a process has.
+CREATE FUNCTION sluice_private.runs_alone(queue text, message_id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN (
+    SELECT count(*) >= 2 FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id AND c.kind <> 'lost'
+  );
+END
+$$;
+
+-- Live workers whose only batch is one message that runs alone.
+CREATE FUNCTION sluice_private.alone_batches()
+RETURNS TABLE (worker_id integer, name text, queue text, message_id bigint, claimed_at timestamptz)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT w.id, w.name, b.queue, b.message_id, b.claimed_at
+  FROM (
+    SELECT b.worker_id, min(b.queue) AS queue, min(b.message_ids[1]) AS message_id, min(b.claimed_at) AS claimed_at
+    FROM sluice_private.batch_records() b
+    GROUP BY b.worker_id HAVING count(*) = 1 AND min(cardinality(b.message_ids)) = 1
+  ) b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  WHERE sluice_private.runs_alone(b.queue, b.message_id)
+$$;
+
+-- Each live worker of the queue that is not silent runs a message alone, three at most.
+CREATE FUNCTION sluice_private.why_all_workers_alone(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH alone AS (SELECT a.* FROM sluice_private.alone_batches() a)
+  SELECT s.* FROM alone a CROSS JOIN LATERAL (
+    SELECT a.message_id < 0 AS is_event, CASE WHEN a.message_id < 0
+      THEN split_part(a.queue, ':', 1) || '/' || -a.message_id ELSE a.queue || '/' || a.message_id END AS path
+  ) n CROSS JOIN LATERAL sluice_private.say('alone',
+    format('Worker %s handles %s %s alone, for %s, because processes died with it: it takes nothing else until that has '
+      'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
+      sluice_private.span_words(a.claimed_at)),
+    since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
+      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END, 'position', CASE WHEN n.is_event THEN -a.message_id END),
+    remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
+      ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
+  WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
+    AND NOT EXISTS (
+      SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+        AND NOT EXISTS (SELECT FROM alone o WHERE o.worker_id = v.id)
+    )
+  ORDER BY a.claimed_at LIMIT 3
+$$;
+
+-- It is due, and has to run alone itself: its workers have other messages in flight, or have just come to have none.
+CREATE FUNCTION sluice_private.why_waits_to_run_alone(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF m.due_at <= clock_timestamp() AND sluice_private.runs_alone(m.queue, m.id) AND EXISTS (
+    SELECT FROM sluice.workers w WHERE w.alive AND m.queue = ANY (w.queues)
+  ) THEN
+    RETURN NEXT sluice_private.say('alone',
+      'It waits for a worker process to be free, to run alone: processes died with it, and the next one must tell '
+      'whether it was the reason. After 30s of waiting for other messages of a process it runs beside them.',
+      since => m.due_at, remedy => format('npx sluice message cancel %s %s', m.queue, m.id));
   END IF;
 END
 $$;
@@ -10551,6 +10622,8 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_waits_to_run_alone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_alone(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
   RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
@@ -10928,6 +11001,7 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -11299,6 +11373,7 @@ DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -11391,7 +11466,8 @@ DECLARE
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   IF has_messages OR of_group THEN
-    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE

@@ -141,6 +141,7 @@ DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -233,7 +234,8 @@ DECLARE
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   IF has_messages OR of_group THEN
-    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE

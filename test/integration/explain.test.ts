@@ -370,7 +370,7 @@ describe('a due message', () => {
     await database.sql(`SELECT sluice_private.record_crash($1, $2, 4711, 1, 'vanished', 'w1', false)`, [queue, id])
     const explanation = await sluice.operate.messages.explain(queue, id)
     expect(reasonOf(explanation, 'crash_evidence').explanation).toMatch(
-      /^1 attempt was left unsettled: \d+m?s ago worker "w1" vanished\. 1 attempt has failed so far; it runs alone next\.$/,
+      /^1 attempt was left unsettled: \d+m?s ago worker "w1" vanished\. 1 attempt has failed so far\.$/,
     )
     expect(words(await sluice.operate.messages.explain(queue, other))).not.toContain('crash_evidence')
   })
