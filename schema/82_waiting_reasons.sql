@@ -105,7 +105,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
--- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- workers of the queue, when the most silent was last seen if that is longer ago than a heartbeat of 10 seconds, the
+-- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
 -- 'them'
 CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
 RETURNS TABLE (words text, details jsonb, remedy text)
@@ -114,8 +115,10 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   live record;
   in_flight bigint;
+  quiet_since timestamptz;
 BEGIN
-  SELECT count(*) AS count, min(w.name) AS name, count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+  SELECT count(*) AS count, (array_agg(w.name ORDER BY w.seen_at))[1] AS name, min(w.seen_at) AS seen_at,
+         count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
   FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
   -- A worker polls once in 1 to 1.2 seconds by default.
   IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
@@ -123,15 +126,19 @@ BEGIN
       '{}'::jsonb, NULL::text;
     RETURN;
   END IF;
+  quiet_since := CASE WHEN live.seen_at < clock_timestamp() - interval '15 seconds' THEN live.seen_at END;
   in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
     WHERE live.count > 0 AND h.holder LIKE 'worker %');
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
       ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
-        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        WHEN 1 THEN format('Worker %s consumes the queue%s, and has', sluice_private.quoted(live.name),
+          ', was last seen ' || sluice_private.span_words(quiet_since) || ' ago')
         ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
-        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
-    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
-    CASE WHEN in_flight > 0
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END)
+        || CASE WHEN live.count > 1 AND quiet_since IS NOT NULL THEN format(' Worker %s was last seen %s ago.',
+          sluice_private.quoted(live.name), sluice_private.span_words(quiet_since)) ELSE '' END END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight, 'lastSeenAt', quiet_since),
+    CASE WHEN in_flight > 0 AND quiet_since IS NULL
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
       ELSE 'npx sluice doctor' END;
 END
