@@ -9849,7 +9849,7 @@ $$;
 CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
-    THEN 'npx sluice work <module> # any worker will do' END
+    THEN 'npx sluice work ./worker.ts # any worker will do' END
 $$;
 
 -- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
@@ -10169,7 +10169,12 @@ BEGIN
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
       || sluice_private.span_words(gone.seen_at) || ' ago.',
     'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
-    since => gone.seen_at, remedy => 'npx sluice status',
+    since => gone.seen_at,
+    -- A queue that somebody has consumed, or set up, was meant.
+    remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
+        AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+      THEN format('npx sluice queue move %s %s', queue, nearest)
+      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END
@@ -11544,7 +11549,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
       'No worker process is alive: only a process whose Sluice has started looks at schedules.',
-      remedy => 'npx sluice status');
+      remedy => sluice_private.start_a_worker());
   END IF;
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',

@@ -81,7 +81,12 @@ BEGIN
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
       || sluice_private.span_words(gone.seen_at) || ' ago.',
     'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
-    since => gone.seen_at, remedy => 'npx sluice status',
+    since => gone.seen_at,
+    -- A queue that somebody has consumed, or set up, was meant.
+    remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
+        AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+      THEN format('npx sluice queue move %s %s', queue, nearest)
+      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END

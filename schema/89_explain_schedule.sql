@@ -19,7 +19,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
       'No worker process is alive: only a process whose Sluice has started looks at schedules.',
-      remedy => 'npx sluice status');
+      remedy => sluice_private.start_a_worker());
   END IF;
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',

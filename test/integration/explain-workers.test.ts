@@ -162,7 +162,7 @@ describe('a worker that is gone', () => {
       explanation: expect.stringMatching(
         / is gone\. Any live worker frees the message within about a second; without one its lease lasts for another \d+m/,
       ),
-      remedy: 'npx sluice work <module> # any worker will do',
+      remedy: 'npx sluice work ./worker.ts # any worker will do',
     })
     await register(database, { name: 'another', queues: [`${queue}.other`], alive: true })
     expect((await explained()).headline.remedy).toBe(null)

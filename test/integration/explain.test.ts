@@ -173,6 +173,7 @@ describe('a message whose queue', () => {
   })
 
   test('has no worker names the queue that was meant, and not where a worker consumes it', async ({
+    database,
     queue,
     sluice,
   }) => {
@@ -182,8 +183,17 @@ describe('a message whose queue', () => {
     const isKnown = async () => (await explain()).headline.details.nearest === `${queue}.reports`
     await waitFor(isKnown, { what: 'the worker to have written down its queues' })
     const { headline } = await explain()
-    expect(headline).toMatchObject({ reason: 'no_worker' })
+    expect(headline).toMatchObject({
+      reason: 'no_worker',
+      remedy: `npx sluice queue move ${queue}.reprots ${queue}.reports`,
+    })
     expect(headline.explanation).toContain(`Did you mean "${queue}.reports"? A worker consumes that.`)
+    const [far = ''] = await put(sluice, `${queue}.something.else`, [1])
+    expect((await sluice.operate.messages.explain(`${queue}.something.else`, far)).headline.remedy).toBe(
+      'npx sluice work ./worker.ts # with a pipeline for it',
+    )
+    await setQueueColumns(database, `${queue}.reprots`, { max_attempts: 3 })
+    expect((await explain()).headline.remedy).toBe('npx sluice work ./worker.ts # with a pipeline for it')
     const [right = ''] = await put(sluice, `${queue}.reports`, [1])
     expect(words(await sluice.operate.messages.explain(`${queue}.reports`, right))).not.toContain('no_worker')
   })
