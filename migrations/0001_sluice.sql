@@ -10057,7 +10057,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
       sluice_private.span_words(a.claimed_at)),
     since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
-      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END, 'position', CASE WHEN n.is_event THEN -a.message_id END),
+      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
+      'position', CASE WHEN n.is_event THEN -a.message_id END),
     remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
       ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
   WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
@@ -11013,7 +11014,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r
+      WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -11099,12 +11101,12 @@ COMMENT ON FUNCTION sluice.explain_event IS
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
+RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, tenant text, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+         m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.tenant, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
     ORDER BY m.due_at, m.id LIMIT 20
   ) m
@@ -11178,12 +11180,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
--- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
-CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+-- The same in numbers. free: those that a claim could take now. limited: those of the tenants, which are at a limit; a
+-- message with a tenant has no key. expired: of those that no session has locked. locked: those that no live worker has
+-- recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, tenants text[], locks jsonb, OUT free bigint,
+  OUT due_at timestamptz, OUT limited bigint, OUT limited_at timestamptz, OUT next_at timestamptz, OUT expired bigint,
+  OUT locked bigint, OUT locked_id bigint, OUT pid integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+  SELECT count(*) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         min(n.due_at) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         count(*) FILTER (WHERE n.is_free AND n.is_limited), min(n.due_at) FILTER (WHERE n.is_free AND n.is_limited),
          min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
          min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
@@ -11195,6 +11201,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) AS ids
   ) recorded CROSS JOIN LATERAL (
     SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           coalesce(n.tenant = ANY (tenants), false) AS is_limited,
            n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
     FROM sluice_private.next_unkeyed(queue, locks) n
   ) n
@@ -11260,7 +11267,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -11279,7 +11286,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
     SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
-  ) r LIMIT 3
+  ) r
 $$;
 
 -- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
@@ -11399,15 +11406,27 @@ BEGIN
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
-RETURNS SETOF sluice_private.reason
+-- What is due and free, but of tenants at a limit.
+CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('due_now',
+    format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.span_words(due_at),
+      CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
+    since => due_at, details => jsonb_build_object('limited', limited))
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
+CREATE FUNCTION sluice_private.flow_reasons(
+  queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
+) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
@@ -11415,6 +11434,9 @@ BEGIN
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
+  END IF;
+  IF limited > 0 THEN
+    RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
@@ -11424,7 +11446,7 @@ BEGIN
       sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
-  IF free = 0 AND next_at IS NOT NULL THEN
+  IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
       format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
   END IF;
@@ -11472,6 +11494,7 @@ DECLARE
   locks jsonb := sluice_private.row_locks();
   stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
   limits sluice_private.reason[];
+  of_tenants sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
@@ -11492,8 +11515,10 @@ BEGIN
     limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
       || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
     RETURN QUERY SELECT * FROM unnest(limits);
-    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
+    of_tenants := ARRAY(SELECT r FROM sluice_private.why_tenants_wait(queue, locks) r);
+    RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
+      ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;

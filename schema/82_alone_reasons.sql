@@ -37,7 +37,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
       sluice_private.span_words(a.claimed_at)),
     since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
-      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END, 'position', CASE WHEN n.is_event THEN -a.message_id END),
+      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
+      'position', CASE WHEN n.is_event THEN -a.message_id END),
     remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
       ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
   WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))

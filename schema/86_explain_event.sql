@@ -186,7 +186,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
-    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r
+      WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN

@@ -16,7 +16,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -35,7 +35,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
     SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
-  ) r LIMIT 3
+  ) r
 $$;
 
 -- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
@@ -155,15 +155,27 @@ BEGIN
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
-RETURNS SETOF sluice_private.reason
+-- What is due and free, but of tenants at a limit.
+CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('due_now',
+    format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.span_words(due_at),
+      CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
+    since => due_at, details => jsonb_build_object('limited', limited))
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
+CREATE FUNCTION sluice_private.flow_reasons(
+  queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
+) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
@@ -171,6 +183,9 @@ BEGIN
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
+  END IF;
+  IF limited > 0 THEN
+    RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
@@ -180,7 +195,7 @@ BEGIN
       sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
-  IF free = 0 AND next_at IS NOT NULL THEN
+  IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
       format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
   END IF;
@@ -228,6 +243,7 @@ DECLARE
   locks jsonb := sluice_private.row_locks();
   stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
   limits sluice_private.reason[];
+  of_tenants sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
@@ -248,8 +264,10 @@ BEGIN
     limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
       || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
     RETURN QUERY SELECT * FROM unnest(limits);
-    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
+    of_tenants := ARRAY(SELECT r FROM sluice_private.why_tenants_wait(queue, locks) r);
+    RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
+      ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;

@@ -186,10 +186,22 @@ describe('a queue', () => {
     const one = await sluice.operate.queues.explain(queue)
     expect(words(one)).toContain('tenant_limit')
     expect(words(one)).not.toContain('queue_limit')
+    // The other one of the tenant is due, and no claim takes it.
+    expect(words(one)).toEqual(['no_worker', 'tenant_limit', 'due_now', 'in_flight'])
+    expect(reasonOf(one, 'due_now')).toMatchObject({
+      explanation: expect.stringMatching(
+        /^1 message is among the first due, the oldest for .+, and waits for the limit of its tenant\.$/,
+      ),
+      remedy: null,
+    })
     expect(reasonOf(one, 'in_flight').explanation).toContain(
       `1 message is in flight: the oldest with claim ${claim!.id}, for `,
     )
+    await put(sluice, queue, [4], { tenant: 'acme' })
     await put(sluice, queue, [3], { tenant: 'b' })
+    const all = await sluice.operate.queues.explain(queue)
+    const due = [all.headline, ...all.others].filter(({ reason }) => reason === 'due_now')
+    expect(due.map(({ details }) => details.due ?? details.limited)).toEqual([1, 2])
     const second = await sluice.claim(queue, { limit: 1 })
     expect(words(await sluice.operate.queues.explain(queue))).toContain('queue_limit')
     await second!.release()
