@@ -1739,11 +1739,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
 $$;
 
--- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
+-- The number of letters to insert, delete or change, and of neighbours to swap, between two names; null: it is more than a
+-- typing mistake.
 CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
+  earlier integer[];
   before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
   line integer[];
 BEGIN
@@ -1754,8 +1756,11 @@ BEGIN
     line := ARRAY[at];
     FOR place IN 1..length(other) LOOP
       line := line || least(before[place + 1] + 1, line[place] + 1,
-        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
+        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END,
+        CASE WHEN at > 1 AND place > 1 AND substr(given, at - 1, 2) = reverse(substr(other, place - 1, 2))
+          THEN earlier[place - 1] + 1 END);
     END LOOP;
+    earlier := before;
     before := line;
   END LOOP;
   RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
@@ -10181,20 +10186,20 @@ BEGIN
 END
 $$;
 
--- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are silent, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  WHERE v.alive AND coalesce(why_workers_stale.queue = ANY (v.queues), true) AND sluice_private.is_stale(w)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue are silent.
+-- All live workers of the queue, or of any with null, are silent.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
     SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+    WHERE v.alive AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true) AND NOT sluice_private.is_stale(w)
   )
 $$;
 
@@ -10590,6 +10595,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
 $$;
 
+-- Names that queues have: of messages, settings, workers and groups, 50 of each.
+CREATE FUNCTION sluice_private.known_queues() RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50)
+$$;
+
+-- A queue that has no message, no settings and no worker may be a typing mistake: the name that was likely meant.
+CREATE FUNCTION sluice_private.meant_queue(queue text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(sluice_private.known_queues()) AS k))
+  WHERE NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = meant_queue.queue)
+    AND NOT EXISTS (SELECT FROM sluice.worker w WHERE meant_queue.queue = ANY (w.queues))
+    AND NOT EXISTS (SELECT m.id FROM sluice.message m WHERE m.queue = meant_queue.queue ORDER BY m.queue, m.id LIMIT 1)
+    AND NOT EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = meant_queue.queue)
+$$;
+
 -- Of an id that is nowhere in its queue: of a message of another one, or of none.
 CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -10599,6 +10623,7 @@ DECLARE
   elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+  nearest text := sluice_private.meant_queue(queue);
 BEGIN
   IF elsewhere IS NOT NULL THEN
     RETURN NEXT sluice_private.say('other_queue',
@@ -10615,9 +10640,13 @@ BEGIN
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE
+    WHEN nearest IS NOT NULL THEN format('It has no other message, no settings and no worker. Did you mean "%s"?',
+      nearest)
     WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
     ELSE 'Its history does not have it.' END,
-    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+    details => jsonb_build_object('nearest', nearest),
+    remedy => CASE WHEN nearest IS NOT NULL THEN format('npx sluice explain %s %s', nearest, id)
+      WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
 END
 $$;
 
@@ -11294,10 +11323,7 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
-    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
-    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  known text[] := sluice_private.known_queues();
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
   nearest text := CASE WHEN is_stream
     THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
@@ -11576,6 +11602,7 @@ BEGIN
       'No worker process is alive: only a process whose Sluice has started looks at schedules.',
       remedy => sluice_private.start_a_worker());
   END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(NULL);
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',
       format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '

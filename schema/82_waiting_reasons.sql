@@ -92,20 +92,20 @@ BEGIN
 END
 $$;
 
--- Live workers of the queue that are silent, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are silent, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.alive AND why_workers_stale.queue = ANY (v.queues) AND sluice_private.is_stale(w)
+  WHERE v.alive AND coalesce(why_workers_stale.queue = ANY (v.queues), true) AND sluice_private.is_stale(w)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue are silent.
+-- All live workers of the queue, or of any with null, are silent.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
     SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-    WHERE v.alive AND why_all_workers_stale.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+    WHERE v.alive AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true) AND NOT sluice_private.is_stale(w)
   )
 $$;
 

@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { busyWorker, reasonOf, sessionOf, words } from '../support/explain/reasons.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
+import { register } from '../support/rows/operations.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
@@ -397,6 +398,30 @@ describe('a schedule', () => {
       what: 'the occurrence',
     })
     expect(words(await sluice.schedules.explain(name))[0]).toBe('not_due')
+  })
+
+  test('is overdue where all workers are silent, which are named first', async ({ database, queue, sluice }) => {
+    const [name, worker] = [`${queue}.hourly`, `${queue} silent`]
+    await sluice.schedules.set(name, { every: '1h', queue, payload: {}, grace: '1h', missed: 'last' })
+    await register(database, { name: worker, queues: [`${queue}.other`], alive: true })
+    await database.sql(`UPDATE sluice.worker SET seen_at = clock_timestamp() - interval '5 minutes' WHERE name = $1`, [
+      worker,
+    ])
+    await database.sql(
+      `UPDATE sluice.schedule SET next_at = date_trunc('milliseconds', clock_timestamp()) - interval '10 minutes' WHERE name = $1`,
+      [name],
+    )
+    // The workers of the tests before may be alive for a moment.
+    await waitFor(async () => words(await sluice.schedules.explain(name))[0] === 'worker_stale', { what: 'the others' })
+    const { headline, others } = await sluice.schedules.explain(name)
+    expect(others.map(({ reason }) => reason)).toEqual(['overdue'])
+    expect(headline.remedy).toBe('kill -9 1 # on host')
+  })
+
+  test('of three letters, two of which are swapped, is nearly another one', async ({ database, sluice }) => {
+    await sluice.schedules.set('bad', { every: '1d', queue: 'reports', payload: {} })
+    onTestFinished(() => database.sql(`DELETE FROM sluice.schedule WHERE name = 'bad'`).then(() => undefined))
+    expect((await sluice.schedules.explain('bda')).headline.details).toMatchObject({ nearest: 'bad' })
   })
 
   test('must not overlap its last message, and goes on when that is gone', async ({ queue, sluice }) => {

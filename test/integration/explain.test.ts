@@ -408,6 +408,7 @@ describe('a message that is not there', () => {
     sluice,
   }) => {
     await keepHistory(database, queue)
+    await setQueueColumns(database, `${queue}.plain`, { max_attempts: 3 })
     const [kept = ''] = await put(sluice, queue, [1])
     const [gone = ''] = await put(sluice, `${queue}.plain`, [1])
     await sluice.pop(queue)
@@ -418,6 +419,11 @@ describe('a message that is not there', () => {
     })
     const { headline } = await sluice.operate.messages.explain(`${queue}.plain`, gone)
     expect(headline).toMatchObject({ reason: 'not_found', remedy: `npx sluice queue set ${queue}.plain --history 7d` })
+    expect((await sluice.operate.messages.explain(`${queue}.plian`, gone)).headline).toMatchObject({
+      reason: 'not_found',
+      explanation: expect.stringContaining(`Did you mean "${queue}.plain"?`),
+      remedy: `npx sluice explain ${queue}.plain ${gone}`,
+    })
   })
 
   test('has never existed, or is in another queue', async ({ queue, sluice }) => {
