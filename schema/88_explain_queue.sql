@@ -216,7 +216,10 @@ BEGIN
     unread := unread + part.unread;
     oldest := least(oldest, part.next_appended_at);
     waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
+    -- What an open append has written is not visible: without other events there is no next one.
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part,
+      coalesce(part.next_position, CASE WHEN part.open_pid IS NOT NULL OR part.open_since IS NOT NULL
+        THEN part.stable_end + 1 END)) r);
   END LOOP;
   RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
   RETURN QUERY SELECT * FROM unnest(waits[1:5]);
@@ -225,7 +228,8 @@ BEGIN
     THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
       sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
       details => jsonb_build_object('unread', unread))
-    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s"%s.', g.name, g.stream,
+      CASE WHEN opened <> '{}' THEN ' that are committed' ELSE '' END)) END;
 END
 $$;
 
@@ -239,6 +243,7 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   locks jsonb := sluice_private.row_locks();
   stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  of_stream sluice_private.reason[];
   limits sluice_private.reason[];
   of_tenants sluice_private.reason[];
   dead bigint;
@@ -255,7 +260,8 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+    of_stream := ARRAY(SELECT r FROM sluice_private.group_reasons(queue) r);
+    RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason <> 'empty';
   END IF;
   IF has_messages THEN
     limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
@@ -268,6 +274,8 @@ BEGIN
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
+  -- A group that has read all events has more to do while events that failed wait in its queue.
+  RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason = 'empty';
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
   IF dead > 0 THEN
     RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000

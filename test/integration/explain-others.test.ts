@@ -319,6 +319,15 @@ describe('an event of a group', () => {
     expect(explanation.headline.reason).toBe('retrying')
     const id = await sluice.groups.messageOf(queue, 'all', 1)
     expect(reasonOf(explanation, 'deferred').details).toEqual({ message: id })
+    // The group has read all events, and one of them waits: that comes first.
+    await append(database, queue, 'k')
+    await sluice
+      .pipeline(queue, { group: 'all', retry: RETRY })
+      .handle(() => undefined)
+      .runOnce()
+    const ofGroup = words(await sluice.operate.queues.explain(`${queue}:all`)).filter((word) => word !== 'no_worker')
+    expect(ofGroup[0]).toBe('held')
+    expect(ofGroup.at(-1)).toBe('empty')
   })
 
   test('is behind an append that is open, which is named, and not when that has ended', async ({
@@ -330,6 +339,10 @@ describe('an event of a group', () => {
     const session = await sessionOf(database, 'the shop')
     await session.query('BEGIN')
     await session.query(`SELECT sluice.append($1, '{}')`, [queue])
+    const ofGroup = await sluice.operate.queues.explain(`${queue}:all`)
+    expect(words(ofGroup)).toEqual(['no_worker', 'open_append', 'empty'])
+    expect(reasonOf(ofGroup, 'open_append').remedy).toBe(null)
+    expect(reasonOf(ofGroup, 'empty').explanation).toMatch(/ that are committed\.$/)
     await append(database, queue)
     const waiting = await sluice.groups.explain(queue, 'all', 2)
     expect(waiting.headline).toMatchObject({
