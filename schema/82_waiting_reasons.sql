@@ -14,12 +14,19 @@ BEGIN
 END
 $$;
 
+-- A command for a message that has failed. After three attempts it may be one that never succeeds.
+CREATE FUNCTION sluice_private.run_or_cancel(queue text, id bigint, attempt integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('npx sluice message run-now %s %s', queue, id) || CASE WHEN attempt >= 3
+    THEN format(' # or, if it cannot succeed: npx sluice message cancel %s %s', queue, id) ELSE '' END
+$$;
+
 -- It is not due yet.
 CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := format('npx sluice message run-now %s %s', m.queue, m.id);
+  remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
   left_words text := sluice_private.span_words(m.due_at);
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
@@ -173,8 +180,9 @@ BEGIN
     since => other.failed_at, until => held_until,
     details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
       'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+    remedy => CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN sluice_private.run_or_cancel(queue, first_id, other.attempt)
+      ELSE format('npx sluice explain %s %s', queue, first_id) END);
 END
 $$;
 

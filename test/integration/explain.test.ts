@@ -143,7 +143,28 @@ describe('a message that is not due', () => {
         /^Attempt 1 of 5 failed \d+m?s ago: "the shop is closed"\. It is tried again in 59m \d+s\.$/,
       ),
       details: { attempt: 1, maxAttempts: 5 },
+      remedy: `npx sluice message run-now ${queue} ${id}`,
     })
+  })
+
+  test('and has failed three times may be one that is to be cancelled, and so may that which a key waits for', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    const [first = '', second = ''] = await put(sluice, queue, [1, 2], { orderingKey: 'k', maxAttempts: 9 })
+    await sluice
+      .pipeline(queue)
+      .handle(() => retryLater({ after: '1h', error: 'no' }))
+      .runOnce()
+    const explain = (id: string) => sluice.operate.messages.explain(queue, id)
+    await database.sql('UPDATE sluice.message SET attempt = 2 WHERE id = $1', [first])
+    const once = `npx sluice message run-now ${queue} ${first}`
+    expect((await explain(first)).headline.remedy).toBe(once)
+    await database.sql('UPDATE sluice.message SET attempt = 3 WHERE id = $1', [first])
+    const both = `${once} # or, if it cannot succeed: npx sluice message cancel ${queue} ${first}`
+    expect((await explain(first)).headline.remedy).toBe(both)
+    expect(reasonOf(await explain(second), 'held').remedy).toBe(both)
   })
 
   test('has expired, while one that lives longer has not', async ({ queue, sluice }) => {
