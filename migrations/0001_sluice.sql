@@ -706,20 +706,6 @@ CREATE TABLE sluice.setting (
 );
 INSERT INTO sluice.setting DEFAULT VALUES;
 
--- schema/15_source.sql
---
--- The name of this database for those outside of it.
-
--- Ids of messages are unique in one database. A relay publishes <source>/<id>, so that a broker that drops duplicates does
--- not take the messages of two databases for each other's. Whoever lets a copy of the database go on as another one sets the id
--- to DEFAULT. One row.
-CREATE TABLE sluice.source (
-  one boolean NOT NULL DEFAULT true CONSTRAINT source_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
-  id  uuid    NOT NULL DEFAULT gen_random_uuid()
-);
-
-INSERT INTO sluice.source DEFAULT VALUES;
-
 -- schema/16_id_marks.sql
 --
 -- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
@@ -761,6 +747,20 @@ BEGIN
   RETURN removed;
 END
 $$;
+
+-- schema/17_source.sql
+--
+-- The name of this database for those outside of it.
+
+-- Ids of messages are unique in one database. A relay publishes <source>/<id>, so that a broker that drops duplicates does
+-- not take the messages of two databases for each other's. Whoever lets a copy of the database go on as another one sets the id
+-- to DEFAULT. One row.
+CREATE TABLE sluice.source (
+  one boolean NOT NULL DEFAULT true CONSTRAINT source_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
+  id  uuid    NOT NULL DEFAULT gen_random_uuid()
+);
+
+INSERT INTO sluice.source DEFAULT VALUES;
 
 -- schema/19_audit.sql
 --
@@ -1660,6 +1660,18 @@ BEGIN
 END
 $$;
 
+-- Whether the next death of a process with the message may be its last, so that it runs alone: two have died or hung, as
+-- with crashLimit 3, the default. No table says what limit a process has.
+CREATE FUNCTION sluice_private.runs_alone(queue text, message_id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN (
+    SELECT count(*) >= 2 FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id AND c.kind <> 'lost'
+  );
+END
+$$;
+
 -- Writes evidence about one message. A statement that has the same already is harmless.
 CREATE FUNCTION sluice_private.record_crash(
   queue text, message_id bigint, worker_id integer, batch_id bigint, kind text, worker text, alone boolean,
@@ -1750,11 +1762,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
 $$;
 
--- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
+-- The number of letters to insert, delete or change, and of neighbours to swap, between two names; null: it is more than a
+-- typing mistake.
 CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
+  earlier integer[];
   before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
   line integer[];
 BEGIN
@@ -1765,8 +1779,11 @@ BEGIN
     line := ARRAY[at];
     FOR place IN 1..length(other) LOOP
       line := line || least(before[place + 1] + 1, line[place] + 1,
-        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
+        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END,
+        CASE WHEN at > 1 AND place > 1 AND substr(given, at - 1, 2) = reverse(substr(other, place - 1, 2))
+          THEN earlier[place - 1] + 1 END);
     END LOOP;
+    earlier := before;
     before := line;
   END LOOP;
   RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;
@@ -9713,7 +9730,7 @@ COMMENT ON FUNCTION sluice.doctor IS
   'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
   'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
 
--- schema/80_reasons.sql
+-- schema/79_reasons.sql
 --
 -- What reasons are made of, and which sessions they name.
 --
@@ -9870,6 +9887,63 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
+-- schema/81_alone_reasons.sql
+--
+-- Reasons of what waits because a message has a worker process to itself, after processes died with it.
+
+-- Live workers whose only batch is one message that runs alone.
+CREATE FUNCTION sluice_private.alone_batches()
+RETURNS TABLE (worker_id integer, name text, queue text, message_id bigint, claimed_at timestamptz)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT w.id, w.name, b.queue, b.message_id, b.claimed_at
+  FROM (
+    SELECT b.worker_id, min(b.queue) AS queue, min(b.message_ids[1]) AS message_id, min(b.claimed_at) AS claimed_at
+    FROM sluice_private.batch_records() b
+    GROUP BY b.worker_id HAVING count(*) = 1 AND min(cardinality(b.message_ids)) = 1
+  ) b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  WHERE sluice_private.runs_alone(b.queue, b.message_id)
+$$;
+
+-- Each live worker of the queue that is not stale runs a message alone, three at most.
+CREATE FUNCTION sluice_private.why_all_workers_alone(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH alone AS (SELECT a.* FROM sluice_private.alone_batches() a)
+  SELECT s.* FROM alone a CROSS JOIN LATERAL (
+    SELECT a.message_id < 0 AS is_event, CASE WHEN a.message_id < 0
+      THEN split_part(a.queue, ':', 1) || '/' || -a.message_id ELSE a.queue || '/' || a.message_id END AS path
+  ) n CROSS JOIN LATERAL sluice_private.say('alone',
+    format('Worker %s handles %s %s alone, for %s, because processes died with it: it takes nothing else until that has '
+      'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
+      sluice_private.duration_words_to(a.claimed_at)),
+    since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
+      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
+      'position', CASE WHEN n.is_event THEN -a.message_id END),
+    remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
+      ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
+  WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
+    AND NOT EXISTS (
+      SELECT FROM sluice.workers v
+      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT v.stale
+        AND NOT EXISTS (SELECT FROM alone o WHERE o.worker_id = v.id)
+    )
+  ORDER BY a.claimed_at LIMIT 3
+$$;
+
+-- It is due, and has to run alone itself: its workers have other messages in flight, or have just come to have none.
+CREATE FUNCTION sluice_private.why_waits_to_run_alone(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF m.due_at <= clock_timestamp() AND sluice_private.runs_alone(m.queue, m.id) AND EXISTS (
+    SELECT FROM sluice.workers w WHERE w.alive AND m.queue = ANY (w.queues)
+  ) THEN
+    RETURN NEXT sluice_private.say('alone',
+      'It waits for a worker process to be free, to run alone: processes died with it, and the next one must tell '
+      'whether it was the reason. After 30s of waiting for other messages of a process it runs beside them.',
+      since => m.due_at, remedy => format('npx sluice message cancel %s %s', m.queue, m.id));
+  END IF;
+END
+$$;
+
 -- schema/81_in_flight_reasons.sql
 --
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
@@ -9896,7 +9970,7 @@ $$;
 CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
-    THEN 'npx sluice work <module> # any worker will do' END
+    THEN 'npx sluice work ./worker.ts # any worker will do' END
 $$;
 
 -- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
@@ -9936,6 +10010,7 @@ CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integ
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   batch record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
 BEGIN
   IF holder IS NULL THEN
     RETURN;
@@ -9950,10 +10025,10 @@ BEGIN
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
-        m.attempt + 1, batch.messages),
+        tries, batch.messages),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
-        'attempt', m.attempt + 1, 'batch', batch.messages),
+        'attempt', tries, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
     RETURN NEXT sluice_private.say('locked',
@@ -9995,16 +10070,17 @@ CREATE FUNCTION sluice_private.why_leased(m sluice.message) RETURNS SETOF sluice
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
   left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
     WHERE c.queue = m.queue AND c.id = -m.lease;
     RETURN NEXT sluice_private.say('claimed',
-      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, tries,
         sluice_private.counted(coalesce(owner.messages, 1), 'message')),
       since => owner.claimed_at, until => m.due_at,
-      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
+      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', tries),
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
     RETURN;
   END IF;
@@ -10017,13 +10093,13 @@ BEGIN
   END IF;
   RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
     THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
-      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
+      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, tries)
     ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
       'lasts for another %s.',
       coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
-      'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
+      'workerAlive', coalesce(owner.alive, false), 'attempt', tries),
     -- Of a worker that is gone a cancel would remove the message.
     remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
       ELSE sluice_private.start_a_worker() END);
@@ -10052,7 +10128,8 @@ BEGIN
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
         || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
-      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
+      CASE WHEN seen.alone THEN '; it was alone in flight, so it may be the reason'
+        WHEN sluice_private.runs_alone(queue, message_id) THEN '; it runs alone' ELSE '' END),
       since => seen.last_at,
       details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
@@ -10078,12 +10155,19 @@ BEGIN
 END
 $$;
 
+-- A command for a message that has failed. After three attempts it may be one that never succeeds.
+CREATE FUNCTION sluice_private.run_or_cancel(queue text, id bigint, attempt integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('npx sluice message run-now %s %s', queue, id) || CASE WHEN attempt >= 3
+    THEN format(' # or, if it cannot succeed: npx sluice message cancel %s %s', queue, id) ELSE '' END
+$$;
+
 -- It is not due yet.
 CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := format('npx sluice message run-now %s %s', m.queue, m.id);
+  remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
   left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
@@ -10145,30 +10229,37 @@ BEGIN
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
       || sluice_private.duration_words_to(gone.seen_at) || ' ago.',
     'A claim took messages from it ' || sluice_private.duration_words_to(claimed_at) || ' ago.'),
-    since => gone.seen_at, remedy => 'npx sluice status',
+    since => gone.seen_at,
+    -- A queue that somebody has consumed, or set up, was meant.
+    remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
+        AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+      THEN format('npx sluice queue move %s %s', queue, nearest)
+      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END
 $$;
 
--- Live workers of the queue that are stale, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are stale, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.stale AND why_workers_stale.queue = ANY (v.queues)
+  WHERE v.stale AND coalesce(why_workers_stale.queue = ANY (v.queues), true)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue are stale.
+-- All live workers of the queue, or of any with null, are stale.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
-    SELECT FROM sluice.workers v WHERE v.alive AND NOT v.stale AND why_all_workers_stale.queue = ANY (v.queues)
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true)
   )
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
--- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
+-- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
 -- 'them'
 CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
 RETURNS TABLE (words text, details jsonb, remedy text)
@@ -10177,24 +10268,30 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   live record;
   in_flight bigint;
+  quiet_since timestamptz;
 BEGIN
-  SELECT count(*) AS count, min(v.name) AS name, count(*) FILTER (WHERE v.stale) AS stale INTO live
-  FROM sluice.workers v WHERE v.alive AND queue = ANY (v.queues);
+  SELECT count(*) AS count, (array_agg(w.name ORDER BY w.seen_at))[1] AS name, min(w.seen_at) AS seen_at,
+         count(*) FILTER (WHERE v.stale) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
   -- A worker polls once in 1 to 1.2 seconds by default.
   IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
     RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
       '{}'::jsonb, NULL::text;
     RETURN;
   END IF;
+  quiet_since := CASE WHEN live.seen_at < clock_timestamp() - interval '15 seconds' THEN live.seen_at END;
   in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
     WHERE live.count > 0 AND h.holder LIKE 'worker %');
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
       ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
-        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        WHEN 1 THEN format('Worker %s consumes the queue%s, and has', sluice_private.quoted(live.name),
+          ', was last seen ' || sluice_private.duration_words_to(quiet_since) || ' ago')
         ELSE format('%s workers consume the queue (%s stale), and have', live.count, live.stale) END,
-        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
-    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
-    CASE WHEN in_flight > 0
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END)
+        || CASE WHEN live.count > 1 AND quiet_since IS NOT NULL THEN format(' Worker %s was last seen %s ago.',
+          sluice_private.quoted(live.name), sluice_private.duration_words_to(quiet_since)) ELSE '' END END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight, 'lastSeenAt', quiet_since),
+    CASE WHEN in_flight > 0 AND quiet_since IS NULL
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
       ELSE 'npx sluice doctor' END;
 END
@@ -10224,8 +10321,9 @@ BEGIN
     since => other.failed_at, until => held_until,
     details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
       'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+    remedy => CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN sluice_private.run_or_cancel(queue, first_id, other.attempt)
+      ELSE format('npx sluice explain %s %s', queue, first_id) END);
 END
 $$;
 
@@ -10553,6 +10651,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
 $$;
 
+-- Names that queues have: of messages, settings, workers and groups, 50 of each.
+CREATE FUNCTION sluice_private.known_queues() RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50)
+$$;
+
+-- A queue that has no message, no settings and no worker may be a typing mistake: the name that was likely meant.
+CREATE FUNCTION sluice_private.meant_queue(queue text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(sluice_private.known_queues()) AS k))
+  WHERE NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = meant_queue.queue)
+    AND NOT EXISTS (SELECT FROM sluice.worker w WHERE meant_queue.queue = ANY (w.queues))
+    AND NOT EXISTS (SELECT m.id FROM sluice.message m WHERE m.queue = meant_queue.queue ORDER BY m.queue, m.id LIMIT 1)
+    AND NOT EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = meant_queue.queue)
+$$;
+
 -- Of an id that is nowhere in its queue: of a message of another one, or of none.
 CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -10562,6 +10679,7 @@ DECLARE
   elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+  nearest text := sluice_private.meant_queue(queue);
 BEGIN
   IF elsewhere IS NOT NULL THEN
     RETURN NEXT sluice_private.say('other_queue',
@@ -10578,9 +10696,13 @@ BEGIN
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE
+    WHEN nearest IS NOT NULL THEN format('It has no other message, no settings and no worker. Did you mean "%s"?',
+      nearest)
     WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
     ELSE 'Its history does not have it.' END,
-    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+    details => jsonb_build_object('nearest', nearest),
+    remedy => CASE WHEN nearest IS NOT NULL THEN format('npx sluice explain %s %s', nearest, id)
+      WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
 END
 $$;
 
@@ -10598,6 +10720,8 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_waits_to_run_alone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_alone(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
   RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
@@ -10853,7 +10977,9 @@ BEGIN
         'further before that transaction ends.', part.partition, part.stable_end),
       since => part.open_since,
       details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
-      remedy => 'SELECT pg_terminate_backend(' || part.open_pid || ');', pid => coalesce(part.open_pid, 0));
+      -- Where no event waits, the append may be a moment old.
+      remedy => CASE WHEN part.next_position IS NOT NULL
+        THEN 'SELECT pg_terminate_backend(' || part.open_pid || ');' END, pid => coalesce(part.open_pid, 0));
   END IF;
 END
 $$;
@@ -10977,6 +11103,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r
+      WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN
@@ -11062,12 +11190,12 @@ COMMENT ON FUNCTION sluice.explain_event IS
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
+RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, tenant text, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+         m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.tenant, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
     ORDER BY m.due_at, m.id LIMIT 20
   ) m
@@ -11141,12 +11269,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
--- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
-CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+-- The same in numbers. free: those that a claim could take now. limited: those of the tenants, which are at a limit; a
+-- message with a tenant has no key. expired: of those that no session has locked. locked: those that no live worker has
+-- recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, tenants text[], locks jsonb, OUT free bigint,
+  OUT due_at timestamptz, OUT limited bigint, OUT limited_at timestamptz, OUT next_at timestamptz, OUT expired bigint,
+  OUT locked bigint, OUT locked_id bigint, OUT pid integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+  SELECT count(*) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         min(n.due_at) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         count(*) FILTER (WHERE n.is_free AND n.is_limited), min(n.due_at) FILTER (WHERE n.is_free AND n.is_limited),
          min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
          min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
@@ -11158,6 +11290,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) AS ids
   ) recorded CROSS JOIN LATERAL (
     SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           coalesce(n.tenant = ANY (tenants), false) AS is_limited,
            n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
     FROM sluice_private.next_unkeyed(queue, locks) n
   ) n
@@ -11223,7 +11356,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -11242,7 +11375,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
     SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
-  ) r LIMIT 3
+  ) r
 $$;
 
 -- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
@@ -11250,10 +11383,7 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
-    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
-    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  known text[] := sluice_private.known_queues();
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
   nearest text := CASE WHEN is_stream
     THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
@@ -11348,6 +11478,7 @@ DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -11361,15 +11492,27 @@ BEGIN
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
-RETURNS SETOF sluice_private.reason
+-- What is due and free, but of tenants at a limit.
+CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('due_now',
+    format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.duration_words_to(due_at),
+      CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
+    since => due_at, details => jsonb_build_object('limited', limited))
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
+CREATE FUNCTION sluice_private.flow_reasons(
+  queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
+) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
@@ -11377,6 +11520,9 @@ BEGIN
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
+  END IF;
+  IF limited > 0 THEN
+    RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
@@ -11386,7 +11532,7 @@ BEGIN
       sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
-  IF free = 0 AND next_at IS NOT NULL THEN
+  IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
       format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
   END IF;
@@ -11410,7 +11556,10 @@ BEGIN
     unread := unread + part.unread;
     oldest := least(oldest, part.next_appended_at);
     waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
+    -- What an open append has written is not visible: without other events there is no next one.
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part,
+      coalesce(part.next_position, CASE WHEN part.open_pid IS NOT NULL OR part.open_since IS NOT NULL
+        THEN part.stable_end + 1 END)) r);
   END LOOP;
   RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
   RETURN QUERY SELECT * FROM unnest(waits[1:5]);
@@ -11419,7 +11568,8 @@ BEGIN
     THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
       sluice_private.counted(unread, 'event'), sluice_private.duration_words_to(oldest)), since => oldest,
       details => jsonb_build_object('unread', unread))
-    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s"%s.', g.name, g.stream,
+      CASE WHEN opened <> '{}' THEN ' that are committed' ELSE '' END)) END;
 END
 $$;
 
@@ -11433,31 +11583,39 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   locks jsonb := sluice_private.row_locks();
   stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  of_stream sluice_private.reason[];
   limits sluice_private.reason[];
+  of_tenants sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   IF has_messages OR of_group THEN
-    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE
     RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+    of_stream := ARRAY(SELECT r FROM sluice_private.group_reasons(queue) r);
+    RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason <> 'empty';
   END IF;
   IF has_messages THEN
     limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
       || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
     RETURN QUERY SELECT * FROM unnest(limits);
-    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
+    of_tenants := ARRAY(SELECT r FROM sluice_private.why_tenants_wait(queue, locks) r);
+    RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
+      ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
+  -- A group that has read all events has more to do while events that failed wait in its queue.
+  RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason = 'empty';
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
   IF dead > 0 THEN
     RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000
@@ -11510,8 +11668,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
       'No worker process is alive: only a process whose Sluice has started looks at schedules.',
-      remedy => 'npx sluice status');
+      remedy => sluice_private.start_a_worker());
   END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(NULL);
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',
       format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '

@@ -13,6 +13,18 @@ BEGIN
 END
 $$;
 
+-- Whether the next death of a process with the message may be its last, so that it runs alone: two have died or hung, as
+-- with crashLimit 3, the default. No table says what limit a process has.
+CREATE FUNCTION sluice_private.runs_alone(queue text, message_id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN (
+    SELECT count(*) >= 2 FROM sluice.crash c WHERE c.queue = queue AND c.message_id = message_id AND c.kind <> 'lost'
+  );
+END
+$$;
+
 -- Writes evidence about one message. A statement that has the same already is harmless.
 CREATE FUNCTION sluice_private.record_crash(
   queue text, message_id bigint, worker_id integer, batch_id bigint, kind text, worker text, alone boolean,

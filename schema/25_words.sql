@@ -45,11 +45,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE count WHEN 1 THEN format('1 %s', what) ELSE format('%s %ss', count, what) END
 $$;
 
--- The number of letters to insert, delete or change between two names; null: it is more than a typing mistake.
+-- The number of letters to insert, delete or change, and of neighbours to swap, between two names; null: it is more than a
+-- typing mistake.
 CREATE FUNCTION sluice_private.name_distance(given text, other text) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := CASE WHEN length(other) < 4 THEN 1 ELSE greatest(2, length(other) / 3) END;
+  earlier integer[];
   before integer[] := ARRAY(SELECT n FROM generate_series(0, length(other)) AS n);
   line integer[];
 BEGIN
@@ -60,8 +62,11 @@ BEGIN
     line := ARRAY[at];
     FOR place IN 1..length(other) LOOP
       line := line || least(before[place + 1] + 1, line[place] + 1,
-        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END);
+        before[place] + CASE WHEN substr(given, at, 1) = substr(other, place, 1) THEN 0 ELSE 1 END,
+        CASE WHEN at > 1 AND place > 1 AND substr(given, at - 1, 2) = reverse(substr(other, place - 1, 2))
+          THEN earlier[place - 1] + 1 END);
     END LOOP;
+    earlier := before;
     before := line;
   END LOOP;
   RETURN CASE WHEN before[length(other) + 1] <= most THEN before[length(other) + 1] END;

@@ -22,7 +22,7 @@ $$;
 CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
-    THEN 'npx sluice work <module> # any worker will do' END
+    THEN 'npx sluice work ./worker.ts # any worker will do' END
 $$;
 
 -- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
@@ -62,6 +62,7 @@ CREATE FUNCTION sluice_private.why_in_transaction(m sluice.message, holder integ
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   batch record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
 BEGIN
   IF holder IS NULL THEN
     RETURN;
@@ -76,10 +77,10 @@ BEGIN
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
         sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
-        m.attempt + 1, batch.messages),
+        tries, batch.messages),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
-        'attempt', m.attempt + 1, 'batch', batch.messages),
+        'attempt', tries, 'batch', batch.messages),
       remedy => format('npx sluice message cancel %s %s', m.queue, m.id), pid => holder);
   ELSE
     RETURN NEXT sluice_private.say('locked',
@@ -121,16 +122,17 @@ CREATE FUNCTION sluice_private.why_leased(m sluice.message) RETURNS SETOF sluice
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner record;
+  tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
   left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
     WHERE c.queue = m.queue AND c.id = -m.lease;
     RETURN NEXT sluice_private.say('claimed',
-      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, m.attempt + 1,
+      format('Claim %s has it for another %s: attempt %s, with %s in the claim.', -m.lease, left_words, tries,
         sluice_private.counted(coalesce(owner.messages, 1), 'message')),
       since => owner.claimed_at, until => m.due_at,
-      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', m.attempt + 1),
+      details => jsonb_build_object('claim', (-m.lease)::text, 'attempt', tries),
       remedy => format('npx sluice claims release %s %s', m.queue, -m.lease));
     RETURN;
   END IF;
@@ -143,13 +145,13 @@ BEGIN
   END IF;
   RETURN NEXT sluice_private.say('leased', CASE WHEN owner.alive
     THEN format('Worker %s (process %s on %s) has it under a lease for another %s: attempt %s.',
-      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, m.attempt + 1)
+      sluice_private.quoted(owner.name), owner.pid, owner.host, left_words, tries)
     ELSE format('Worker %s is gone. Any live worker frees the message within about a second; without one its lease '
       'lasts for another %s.',
       coalesce(sluice_private.quoted(owner.name), (m.lease >> 32)::text), left_words) END,
     since => owner.claimed_at, until => m.due_at,
     details => jsonb_build_object('worker', owner.name, 'host', owner.host, 'workerPid', owner.pid,
-      'workerAlive', coalesce(owner.alive, false), 'attempt', m.attempt + 1),
+      'workerAlive', coalesce(owner.alive, false), 'attempt', tries),
     -- Of a worker that is gone a cancel would remove the message.
     remedy => CASE WHEN owner.alive THEN format('npx sluice message cancel %s %s', m.queue, m.id)
       ELSE sluice_private.start_a_worker() END);
@@ -178,7 +180,8 @@ BEGIN
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
         || CASE sluice_private.failed_tries(queue, message_id, attempt) WHEN 1 THEN ' has' ELSE ' have' END,
-      CASE WHEN seen.alone THEN '; it was alone in flight, so it is the reason' ELSE '; it runs alone next' END),
+      CASE WHEN seen.alone THEN '; it was alone in flight, so it may be the reason'
+        WHEN sluice_private.runs_alone(queue, message_id) THEN '; it runs alone' ELSE '' END),
       since => seen.last_at,
       details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));

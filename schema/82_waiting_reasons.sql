@@ -14,12 +14,19 @@ BEGIN
 END
 $$;
 
+-- A command for a message that has failed. After three attempts it may be one that never succeeds.
+CREATE FUNCTION sluice_private.run_or_cancel(queue text, id bigint, attempt integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('npx sluice message run-now %s %s', queue, id) || CASE WHEN attempt >= 3
+    THEN format(' # or, if it cannot succeed: npx sluice message cancel %s %s', queue, id) ELSE '' END
+$$;
+
 -- It is not due yet.
 CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := format('npx sluice message run-now %s %s', m.queue, m.id);
+  remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
   left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
@@ -81,30 +88,37 @@ BEGIN
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
       || sluice_private.duration_words_to(gone.seen_at) || ' ago.',
     'A claim took messages from it ' || sluice_private.duration_words_to(claimed_at) || ' ago.'),
-    since => gone.seen_at, remedy => 'npx sluice status',
+    since => gone.seen_at,
+    -- A queue that somebody has consumed, or set up, was meant.
+    remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
+        AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+      THEN format('npx sluice queue move %s %s', queue, nearest)
+      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END
 $$;
 
--- Live workers of the queue that are stale, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are stale, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.stale AND why_workers_stale.queue = ANY (v.queues)
+  WHERE v.stale AND coalesce(why_workers_stale.queue = ANY (v.queues), true)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue are stale.
+-- All live workers of the queue, or of any with null, are stale.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
-    SELECT FROM sluice.workers v WHERE v.alive AND NOT v.stale AND why_all_workers_stale.queue = ANY (v.queues)
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true)
   )
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
--- workers of the queue, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
+-- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
+-- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
 -- 'them'
 CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
 RETURNS TABLE (words text, details jsonb, remedy text)
@@ -113,24 +127,30 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   live record;
   in_flight bigint;
+  quiet_since timestamptz;
 BEGIN
-  SELECT count(*) AS count, min(v.name) AS name, count(*) FILTER (WHERE v.stale) AS stale INTO live
-  FROM sluice.workers v WHERE v.alive AND queue = ANY (v.queues);
+  SELECT count(*) AS count, (array_agg(w.name ORDER BY w.seen_at))[1] AS name, min(w.seen_at) AS seen_at,
+         count(*) FILTER (WHERE v.stale) AS stale INTO live
+  FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
   -- A worker polls once in 1 to 1.2 seconds by default.
   IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
     RETURN QUERY SELECT CASE them WHEN 'it' THEN 'the next claim takes it.' ELSE 'the next claims take them.' END,
       '{}'::jsonb, NULL::text;
     RETURN;
   END IF;
+  quiet_since := CASE WHEN live.seen_at < clock_timestamp() - interval '15 seconds' THEN live.seen_at END;
   in_flight := (SELECT coalesce(sum(h.count), 0) FROM sluice_private.in_flight_of(queue, locks) h
     WHERE live.count > 0 AND h.holder LIKE 'worker %');
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
       ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
-        WHEN 1 THEN format('Worker %s consumes the queue, and has', sluice_private.quoted(live.name))
+        WHEN 1 THEN format('Worker %s consumes the queue%s, and has', sluice_private.quoted(live.name),
+          ', was last seen ' || sluice_private.duration_words_to(quiet_since) || ' ago')
         ELSE format('%s workers consume the queue (%s stale), and have', live.count, live.stale) END,
-        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END) END,
-    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight),
-    CASE WHEN in_flight > 0
+        CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END)
+        || CASE WHEN live.count > 1 AND quiet_since IS NOT NULL THEN format(' Worker %s was last seen %s ago.',
+          sluice_private.quoted(live.name), sluice_private.duration_words_to(quiet_since)) ELSE '' END END,
+    jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight, 'lastSeenAt', quiet_since),
+    CASE WHEN in_flight > 0 AND quiet_since IS NULL
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
       ELSE 'npx sluice doctor' END;
 END
@@ -160,8 +180,9 @@ BEGIN
     since => other.failed_at, until => held_until,
     details => details || jsonb_build_object('message', first_id::text, 'attempt', other.attempt,
       'error', left(other.last_error, 2000)),
-    remedy => format(CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
-      THEN 'npx sluice message run-now %s %s' ELSE 'npx sluice explain %s %s' END, queue, first_id));
+    remedy => CASE WHEN other.due_at > clock_timestamp() AND coalesce(other.lease, 0) = 0
+      THEN sluice_private.run_or_cancel(queue, first_id, other.attempt)
+      ELSE format('npx sluice explain %s %s', queue, first_id) END);
 END
 $$;
 

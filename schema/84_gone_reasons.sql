@@ -67,6 +67,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE c.queue = why_completed.queue AND c.id = why_completed.id ORDER BY c.completed_at DESC LIMIT 1
 $$;
 
+-- Names that queues have: of messages, settings, workers and groups, 50 of each.
+CREATE FUNCTION sluice_private.known_queues() RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
+    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
+    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
+    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50)
+$$;
+
+-- A queue that has no message, no settings and no worker may be a typing mistake: the name that was likely meant.
+CREATE FUNCTION sluice_private.meant_queue(queue text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(sluice_private.known_queues()) AS k))
+  WHERE NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = meant_queue.queue)
+    AND NOT EXISTS (SELECT FROM sluice.worker w WHERE meant_queue.queue = ANY (w.queues))
+    AND NOT EXISTS (SELECT m.id FROM sluice.message m WHERE m.queue = meant_queue.queue ORDER BY m.queue, m.id LIMIT 1)
+    AND NOT EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = meant_queue.queue)
+$$;
+
 -- Of an id that is nowhere in its queue: of a message of another one, or of none.
 CREATE FUNCTION sluice_private.why_gone(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -76,6 +95,7 @@ DECLARE
   elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
+  nearest text := sluice_private.meant_queue(queue);
 BEGIN
   IF elsewhere IS NOT NULL THEN
     RETURN NEXT sluice_private.say('other_queue',
@@ -92,8 +112,12 @@ BEGIN
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE
+    WHEN nearest IS NOT NULL THEN format('It has no other message, no settings and no worker. Did you mean "%s"?',
+      nearest)
     WHEN kept_ms IS NULL THEN 'The queue keeps no history that could tell.'
     ELSE 'Its history does not have it.' END,
-    remedy => CASE WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
+    details => jsonb_build_object('nearest', nearest),
+    remedy => CASE WHEN nearest IS NOT NULL THEN format('npx sluice explain %s %s', nearest, id)
+      WHEN kept_ms IS NULL THEN format('npx sluice queue set %s --history 7d', queue) END);
 END
 $$;

@@ -10,6 +10,8 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_waits_to_run_alone(m);
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_alone(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
   RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);

@@ -62,7 +62,9 @@ BEGIN
         'further before that transaction ends.', part.partition, part.stable_end),
       since => part.open_since,
       details => jsonb_build_object('partition', part.partition, 'stableEnd', part.stable_end),
-      remedy => 'SELECT pg_terminate_backend(' || part.open_pid || ');', pid => coalesce(part.open_pid, 0));
+      -- Where no event waits, the append may be a moment old.
+      remedy => CASE WHEN part.next_position IS NOT NULL
+        THEN 'SELECT pg_terminate_backend(' || part.open_pid || ');' END, pid => coalesce(part.open_pid, 0));
   END IF;
 END
 $$;
@@ -186,6 +188,8 @@ BEGIN
     || ARRAY(SELECT r FROM sluice_private.why_open_append(part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
     || ARRAY(SELECT r FROM sluice_private.why_all_workers_stale(queue) r)
+    || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r
+      WHERE r.details ->> 'position' IS DISTINCT FROM at::text)
     || ARRAY(SELECT r FROM sluice_private.why_partition_busy(g, part, at) r)
     || ARRAY(SELECT r FROM sluice_private.why_not_visible() r);
   IF before > 0 THEN

@@ -2,12 +2,12 @@
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, holder integer)
+RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, tenant text, holder integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+         m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.xmax FROM sluice.message m
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.tenant, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
     ORDER BY m.due_at, m.id LIMIT 20
   ) m
@@ -81,12 +81,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) w
 $$;
 
--- The same in numbers. free: those that a claim could take now. expired: of those that no session has locked. locked:
--- those that no live worker has recorded, as far as the first 1,000 messages of the records go.
-CREATE FUNCTION sluice_private.count_unkeyed(queue text, locks jsonb, OUT free bigint, OUT due_at timestamptz,
-  OUT next_at timestamptz, OUT expired bigint, OUT locked bigint, OUT locked_id bigint, OUT pid integer)
+-- The same in numbers. free: those that a claim could take now. limited: those of the tenants, which are at a limit; a
+-- message with a tenant has no key. expired: of those that no session has locked. locked: those that no live worker has
+-- recorded, as far as the first 1,000 messages of the records go.
+CREATE FUNCTION sluice_private.count_unkeyed(queue text, tenants text[], locks jsonb, OUT free bigint,
+  OUT due_at timestamptz, OUT limited bigint, OUT limited_at timestamptz, OUT next_at timestamptz, OUT expired bigint,
+  OUT locked bigint, OUT locked_id bigint, OUT pid integer)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT count(*) FILTER (WHERE n.is_free), min(n.due_at) FILTER (WHERE n.is_free),
+  SELECT count(*) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         min(n.due_at) FILTER (WHERE n.is_free AND NOT n.is_limited),
+         count(*) FILTER (WHERE n.is_free AND n.is_limited), min(n.due_at) FILTER (WHERE n.is_free AND n.is_limited),
          min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
          min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
@@ -98,6 +102,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) AS ids
   ) recorded CROSS JOIN LATERAL (
     SELECT n.*, n.due_at <= clock_timestamp() AND n.holder IS NULL AND NOT n.expired AS is_free,
+           coalesce(n.tenant = ANY (tenants), false) AS is_limited,
            n.holder IS NOT NULL AND n.id <> ALL (recorded.ids) AS is_locked
     FROM sluice_private.next_unkeyed(queue, locks) n
   ) n

@@ -16,7 +16,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one, three at most.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -35,7 +35,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
     SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
-  ) r LIMIT 3
+  ) r
 $$;
 
 -- Nothing is there. A queue that nothing knows may be a typing mistake, or a stream.
@@ -43,10 +43,7 @@ CREATE FUNCTION sluice_private.why_empty(queue text) RETURNS SETOF sluice_privat
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  known text[] := ARRAY(SELECT q FROM sluice_private.names_of_queues(50) q)
-    || ARRAY(SELECT q.queue FROM sluice.queue q ORDER BY q.queue LIMIT 50)
-    || ARRAY(SELECT DISTINCT c.name FROM sluice.worker w CROSS JOIN LATERAL unnest(w.queues) AS c (name) LIMIT 50)
-    || ARRAY(SELECT g.stream || ':' || g.name FROM sluice.stream_group g ORDER BY g.stream, g.name LIMIT 50);
+  known text[] := sluice_private.known_queues();
   is_stream boolean := EXISTS (SELECT FROM sluice.stream s WHERE s.stream = queue);
   nearest text := CASE WHEN is_stream
     THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
@@ -141,6 +138,7 @@ DECLARE
   them text := CASE free WHEN 1 THEN 'it' ELSE 'them' END;
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
+    WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -154,15 +152,27 @@ BEGIN
 END
 $$;
 
--- Of messages that are there: which could be claimed now, and what keeps the others.
-CREATE FUNCTION sluice_private.flow_reasons(queue text, stopped sluice_private.reason[], locks jsonb)
-RETURNS SETOF sluice_private.reason
+-- What is due and free, but of tenants at a limit.
+CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say('due_now',
+    format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.duration_words_to(due_at),
+      CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
+    since => due_at, details => jsonb_build_object('limited', limited))
+$$;
+
+-- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
+CREATE FUNCTION sluice_private.flow_reasons(
+  queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
+) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  unkeyed record := sluice_private.count_unkeyed(queue, locks);
+  unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
+  limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
@@ -170,6 +180,9 @@ BEGIN
   IF free > 0 THEN
     RETURN QUERY SELECT * FROM sluice_private.say_free(queue, free,
       least(slots.due_at, CASE WHEN NOT slots.whole THEN unkeyed.due_at END), stopped, locks);
+  END IF;
+  IF limited > 0 THEN
+    RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
@@ -179,7 +192,7 @@ BEGIN
       sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
       remedy => 'npx sluice maintain');
   END IF;
-  IF free = 0 AND next_at IS NOT NULL THEN
+  IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
       format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
   END IF;
@@ -203,7 +216,10 @@ BEGIN
     unread := unread + part.unread;
     oldest := least(oldest, part.next_appended_at);
     waits := waits || ARRAY(SELECT r FROM sluice_private.why_partition_waits(g, part) r);
-    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part, part.next_position) r);
+    -- What an open append has written is not visible: without other events there is no next one.
+    opened := opened || ARRAY(SELECT r FROM sluice_private.why_open_append(part,
+      coalesce(part.next_position, CASE WHEN part.open_pid IS NOT NULL OR part.open_since IS NOT NULL
+        THEN part.stable_end + 1 END)) r);
   END LOOP;
   RETURN QUERY SELECT * FROM sluice_private.why_lost(g);
   RETURN QUERY SELECT * FROM unnest(waits[1:5]);
@@ -212,7 +228,8 @@ BEGIN
     THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
       sluice_private.counted(unread, 'event'), sluice_private.duration_words_to(oldest)), since => oldest,
       details => jsonb_build_object('unread', unread))
-    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s".', g.name, g.stream)) END;
+    ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s"%s.', g.name, g.stream,
+      CASE WHEN opened <> '{}' THEN ' that are committed' ELSE '' END)) END;
 END
 $$;
 
@@ -226,31 +243,39 @@ SET enable_nestloop = on SET enable_indexscan = on AS $$
 DECLARE
   locks jsonb := sluice_private.row_locks();
   stopped sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_paused(queue) r);
+  of_stream sluice_private.reason[];
   limits sluice_private.reason[];
+  of_tenants sluice_private.reason[];
   dead bigint;
   of_group boolean := sluice_private.is_of_group(queue);
   has_messages boolean := EXISTS (SELECT FROM (
     SELECT m.id FROM sluice.message m WHERE m.queue = queue ORDER BY m.queue, m.id LIMIT 1) m);
 BEGIN
   IF has_messages OR of_group THEN
-    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r);
+    stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE
     RETURN QUERY SELECT * FROM unnest(stopped);
   END IF;
   IF of_group THEN
-    RETURN QUERY SELECT * FROM sluice_private.group_reasons(queue);
+    of_stream := ARRAY(SELECT r FROM sluice_private.group_reasons(queue) r);
+    RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason <> 'empty';
   END IF;
   IF has_messages THEN
     limits := ARRAY(SELECT r FROM sluice_private.why_no_permit(queue, '', locks) r)
       || ARRAY(SELECT r FROM sluice_private.why_no_token(queue, '') r);
     RETURN QUERY SELECT * FROM unnest(limits);
-    RETURN QUERY SELECT * FROM sluice_private.why_tenants_wait(queue, locks);
-    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits, locks);
+    of_tenants := ARRAY(SELECT r FROM sluice_private.why_tenants_wait(queue, locks) r);
+    RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
+    RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
+      ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
   ELSIF NOT of_group THEN
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
+  -- A group that has read all events has more to do while events that failed wait in its queue.
+  RETURN QUERY SELECT r.* FROM unnest(of_stream) r WHERE r.reason = 'empty';
   SELECT count(*) INTO dead FROM (SELECT FROM sluice.dead_letter d WHERE d.queue = queue LIMIT 1001) d;
   IF dead > 0 THEN
     RETURN NEXT sluice_private.say('dead', format('%s not tried again.', CASE WHEN dead > 1000

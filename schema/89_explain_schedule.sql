@@ -19,8 +19,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN
     RETURN NEXT sluice_private.say('no_worker',
       'No worker process is alive: only a process whose Sluice has started looks at schedules.',
-      remedy => 'npx sluice status');
+      remedy => sluice_private.start_a_worker());
   END IF;
+  RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(NULL);
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',
       format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '

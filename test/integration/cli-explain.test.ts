@@ -85,5 +85,7 @@ describe('sluice explain', () => {
     expect(formatExplanation({ headline, others: [] }, view)).toBe(
       ['locked', '  one two three', '  \\u001b[31mfour', '  => SELECT 1;'].join('\n'),
     )
+    const command = { ...headline, remedy: 'kill -9 1 # on host' }
+    expect(formatExplanation({ headline: command, others: [] }, view)).toMatch(/\n {2}\$ kill -9 1 # on host$/)
   })
 })

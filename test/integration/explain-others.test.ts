@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished } from 'vitest'
 import { busyWorker, reasonOf, sessionOf, words } from '../support/explain/reasons.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
+import { register } from '../support/rows/operations.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
@@ -200,10 +201,22 @@ describe('a queue', () => {
     const one = await sluice.operate.queues.explain(queue)
     expect(words(one)).toContain('tenant_limit')
     expect(words(one)).not.toContain('queue_limit')
+    // The other one of the tenant is due, and no claim takes it.
+    expect(words(one)).toEqual(['no_worker', 'tenant_limit', 'due_now', 'in_flight'])
+    expect(reasonOf(one, 'due_now')).toMatchObject({
+      explanation: expect.stringMatching(
+        /^1 message is among the first due, the oldest for .+, and waits for the limit of its tenant\.$/,
+      ),
+      remedy: null,
+    })
     expect(reasonOf(one, 'in_flight').explanation).toContain(
       `1 message is in flight: the oldest with claim ${claim!.id}, for `,
     )
+    await put(sluice, queue, [4], { tenant: 'acme' })
     await put(sluice, queue, [3], { tenant: 'b' })
+    const all = await sluice.operate.queues.explain(queue)
+    const due = [all.headline, ...all.others].filter(({ reason }) => reason === 'due_now')
+    expect(due.map(({ details }) => details.due ?? details.limited)).toEqual([1, 2])
     const second = await sluice.claim(queue, { limit: 1 })
     expect(words(await sluice.operate.queues.explain(queue))).toContain('queue_limit')
     await second!.release()
@@ -320,6 +333,15 @@ describe('an event of a group', () => {
     expect(explanation.headline.reason).toBe('retrying')
     const id = await sluice.groups.messageOf(queue, 'all', 1)
     expect(reasonOf(explanation, 'deferred').details).toEqual({ message: id })
+    // The group has read all events, and one of them waits: that comes first.
+    await append(database, queue, 'k')
+    await sluice
+      .pipeline(queue, { group: 'all', retry: RETRY })
+      .handle(() => undefined)
+      .runOnce()
+    const ofGroup = words(await sluice.operate.queues.explain(`${queue}:all`)).filter((word) => word !== 'no_worker')
+    expect(ofGroup[0]).toBe('held')
+    expect(ofGroup.at(-1)).toBe('empty')
   })
 
   test('is behind an append that is open, which is named, and not when that has ended', async ({
@@ -331,6 +353,10 @@ describe('an event of a group', () => {
     const session = await sessionOf(database, 'the shop')
     await session.query('BEGIN')
     await session.query(`SELECT sluice.append($1, '{}')`, [queue])
+    const ofGroup = await sluice.operate.queues.explain(`${queue}:all`)
+    expect(words(ofGroup)).toEqual(['no_worker', 'open_append', 'empty'])
+    expect(reasonOf(ofGroup, 'open_append').remedy).toBe(null)
+    expect(reasonOf(ofGroup, 'empty').explanation).toMatch(/ that are committed\.$/)
     await append(database, queue)
     const waiting = await sluice.groups.explain(queue, 'all', 2)
     expect(waiting.headline).toMatchObject({
@@ -399,6 +425,30 @@ describe('a schedule', () => {
       what: 'the occurrence',
     })
     expect(words(await sluice.schedules.explain(name))[0]).toBe('not_due')
+  })
+
+  test('is overdue where all workers are silent, which are named first', async ({ database, queue, sluice }) => {
+    const [name, worker] = [`${queue}.hourly`, `${queue} silent`]
+    await sluice.schedules.set(name, { every: '1h', queue, payload: {}, grace: '1h', missed: 'last' })
+    await register(database, { name: worker, queues: [`${queue}.other`], alive: true })
+    await database.sql(`UPDATE sluice.worker SET seen_at = clock_timestamp() - interval '5 minutes' WHERE name = $1`, [
+      worker,
+    ])
+    await database.sql(
+      `UPDATE sluice.schedule SET next_at = date_trunc('milliseconds', clock_timestamp()) - interval '10 minutes' WHERE name = $1`,
+      [name],
+    )
+    // The workers of the tests before may be alive for a moment.
+    await waitFor(async () => words(await sluice.schedules.explain(name))[0] === 'worker_stale', { what: 'the others' })
+    const { headline, others } = await sluice.schedules.explain(name)
+    expect(others.map(({ reason }) => reason)).toEqual(['overdue'])
+    expect(headline.remedy).toBe('kill -9 1 # on host')
+  })
+
+  test('of three letters, two of which are swapped, is nearly another one', async ({ database, sluice }) => {
+    await sluice.schedules.set('bad', { every: '1d', queue: 'reports', payload: {} })
+    onTestFinished(() => database.sql(`DELETE FROM sluice.schedule WHERE name = 'bad'`).then(() => undefined))
+    expect((await sluice.schedules.explain('bda')).headline.details).toMatchObject({ nearest: 'bad' })
   })
 
   test('must not overlap its last message, and goes on when that is gone', async ({ queue, sluice }) => {

@@ -48,6 +48,28 @@ describe('a message that is due and free', () => {
     })
   })
 
+  test('says when its worker was last seen once a heartbeat is late, and not before', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    await register(database, { name: `${queue} 1`, queues: [queue], alive: true })
+    const [id = ''] = await put(sluice, queue, [1])
+    await age(database, id, '55 seconds')
+    const said = async () => (await sluice.operate.messages.explain(queue, id)).headline
+    expect((await said()).explanation).not.toContain('last seen')
+    await silence(database, `${queue} 1`, '54 seconds')
+    expect(await said()).toMatchObject({
+      reason: 'due_now',
+      explanation: expect.stringMatching(
+        /Worker ".+ 1" consumes the queue, was last seen 5\ds ago, and has nothing of it in flight\.$/,
+      ),
+      remedy: 'npx sluice doctor',
+    })
+    await register(database, { name: `${queue} 2`, queues: [queue], alive: true })
+    expect((await said()).explanation).toMatch(/ in flight\. Worker ".+ 1" was last seen 5\ds ago\.$/)
+  })
+
   test('waits in its queue for the end of a pause, for a worker, or for a limit', async ({
     database,
     queue,
@@ -140,7 +162,7 @@ describe('a worker that is gone', () => {
       explanation: expect.stringMatching(
         / is gone\. Any live worker frees the message within about a second; without one its lease lasts for another \d+m/,
       ),
-      remedy: 'npx sluice work <module> # any worker will do',
+      remedy: 'npx sluice work ./worker.ts # any worker will do',
     })
     await register(database, { name: 'another', queues: [`${queue}.other`], alive: true })
     expect((await explained()).headline.remedy).toBe(null)
@@ -207,10 +229,8 @@ async function lostWorker(database: TestDatabase, name: string, queue: string) {
   return { id, execute, end: () => session.end() }
 }
 
-async function silence(database: TestDatabase, name: string): Promise<void> {
-  await database.sql(`UPDATE sluice.worker SET seen_at = clock_timestamp() - interval '5 minutes' WHERE name = $1`, [
-    name,
-  ])
+async function silence(database: TestDatabase, name: string, by = '5 minutes'): Promise<void> {
+  await database.sql('UPDATE sluice.worker SET seen_at = clock_timestamp() - $2::interval WHERE name = $1', [name, by])
 }
 
 async function age(database: TestDatabase, id: string, by: string): Promise<void> {

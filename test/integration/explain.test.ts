@@ -143,7 +143,28 @@ describe('a message that is not due', () => {
         /^Attempt 1 of 5 failed \d+m?s ago: "the shop is closed"\. It is tried again in 59m \d+s\.$/,
       ),
       details: { attempt: 1, maxAttempts: 5 },
+      remedy: `npx sluice message run-now ${queue} ${id}`,
     })
+  })
+
+  test('and has failed three times may be one that is to be cancelled, and so may that which a key waits for', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    const [first = '', second = ''] = await put(sluice, queue, [1, 2], { orderingKey: 'k', maxAttempts: 9 })
+    await sluice
+      .pipeline(queue)
+      .handle(() => retryLater({ after: '1h', error: 'no' }))
+      .runOnce()
+    const explain = (id: string) => sluice.operate.messages.explain(queue, id)
+    await database.sql('UPDATE sluice.message SET attempt = 2 WHERE id = $1', [first])
+    const once = `npx sluice message run-now ${queue} ${first}`
+    expect((await explain(first)).headline.remedy).toBe(once)
+    await database.sql('UPDATE sluice.message SET attempt = 3 WHERE id = $1', [first])
+    const both = `${once} # or, if it cannot succeed: npx sluice message cancel ${queue} ${first}`
+    expect((await explain(first)).headline.remedy).toBe(both)
+    expect(reasonOf(await explain(second), 'held').remedy).toBe(both)
   })
 
   test('has expired, while one that lives longer has not', async ({ queue, sluice }) => {
@@ -173,6 +194,7 @@ describe('a message whose queue', () => {
   })
 
   test('has no worker names the queue that was meant, and not where a worker consumes it', async ({
+    database,
     queue,
     sluice,
   }) => {
@@ -182,8 +204,17 @@ describe('a message whose queue', () => {
     const isKnown = async () => (await explain()).headline.details.nearest === `${queue}.reports`
     await waitFor(isKnown, { what: 'the worker to have written down its queues' })
     const { headline } = await explain()
-    expect(headline).toMatchObject({ reason: 'no_worker' })
+    expect(headline).toMatchObject({
+      reason: 'no_worker',
+      remedy: `npx sluice queue move ${queue}.reprots ${queue}.reports`,
+    })
     expect(headline.explanation).toContain(`Did you mean "${queue}.reports"? A worker consumes that.`)
+    const [far = ''] = await put(sluice, `${queue}.something.else`, [1])
+    expect((await sluice.operate.messages.explain(`${queue}.something.else`, far)).headline.remedy).toBe(
+      'npx sluice work ./worker.ts # with a pipeline for it',
+    )
+    await setQueueColumns(database, `${queue}.reprots`, { max_attempts: 3 })
+    expect((await explain()).headline.remedy).toBe('npx sluice work ./worker.ts # with a pipeline for it')
     const [right = ''] = await put(sluice, `${queue}.reports`, [1])
     expect(words(await sluice.operate.messages.explain(`${queue}.reports`, right))).not.toContain('no_worker')
   })
@@ -370,7 +401,7 @@ describe('a due message', () => {
     await database.sql(`SELECT sluice_private.record_crash($1, $2, 4711, 1, 'vanished', 'w1', false)`, [queue, id])
     const explanation = await sluice.operate.messages.explain(queue, id)
     expect(reasonOf(explanation, 'crash_evidence').explanation).toMatch(
-      /^1 attempt was left unsettled: \d+m?s ago worker "w1" vanished\. 1 attempt has failed so far; it runs alone next\.$/,
+      /^1 attempt was left unsettled: \d+m?s ago worker "w1" vanished\. 1 attempt has failed so far\.$/,
     )
     expect(words(await sluice.operate.messages.explain(queue, other))).not.toContain('crash_evidence')
   })
@@ -398,6 +429,7 @@ describe('a message that is not there', () => {
     sluice,
   }) => {
     await keepHistory(database, queue)
+    await setQueueColumns(database, `${queue}.plain`, { max_attempts: 3 })
     const [kept = ''] = await put(sluice, queue, [1])
     const [gone = ''] = await put(sluice, `${queue}.plain`, [1])
     await sluice.pop(queue)
@@ -408,6 +440,11 @@ describe('a message that is not there', () => {
     })
     const { headline } = await sluice.operate.messages.explain(`${queue}.plain`, gone)
     expect(headline).toMatchObject({ reason: 'not_found', remedy: `npx sluice queue set ${queue}.plain --history 7d` })
+    expect((await sluice.operate.messages.explain(`${queue}.plian`, gone)).headline).toMatchObject({
+      reason: 'not_found',
+      explanation: expect.stringContaining(`Did you mean "${queue}.plain"?`),
+      remedy: `npx sluice explain ${queue}.plain ${gone}`,
+    })
   })
 
   test('has never existed, or is in another queue', async ({ queue, sluice }) => {

@@ -15,7 +15,8 @@ function formatReason({ reason, explanation, since, until, remedy }: Reason, { p
     [paint('bold', reason), ...times.map((time) => paint('dim', String(time)))].join('  '),
     ...wrapped(oneLine(explanation, MOST), (width ?? Number.POSITIVE_INFINITY) - INDENT.length),
   ]
-  if (remedy !== null) lines.push(paint('cyan', `${remedy.startsWith('npx ') ? '$' : '=>'} ${oneLine(remedy, MOST)}`))
+  if (remedy !== null)
+    lines.push(paint('cyan', `${remedy.startsWith('SELECT ') ? '=>' : '$'} ${oneLine(remedy, MOST)}`))
   return lines.map((line, at) => (at === 0 ? line : INDENT + line)).join('\n')
 }
 
