@@ -21,7 +21,7 @@ describe('the overview', () => {
     await put(sluice, queue, [1])
     await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '61 seconds' WHERE queue = $1`, [queue])
     expect(await new TestPage(sluice).counted('/')).toMatch(
-      /1 message ready, the oldest for 1m \d+s, and no live worker/,
+      /1 ready, the oldest for 1m \d+s, and no live worker/,
     )
   })
 
