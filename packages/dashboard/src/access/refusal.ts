@@ -17,7 +17,8 @@ export function refusalOf(error: unknown): Refusal {
   const { code, message } = error as { readonly code?: unknown; readonly message?: unknown }
   const isOfSluice = error instanceof Error && error.name === 'SluiceError' && typeof code === 'string'
   const [status, title] = (isOfSluice && BY_CODE[code]) || FAILED
-  if (status < 500) return new Refusal(status, title, String(message), { cause: error })
+  // It names a session, and no row.
+  if (status < 500 || code === 'TABLE_LOCKED') return new Refusal(status, title, String(message), { cause: error })
   return new Refusal(status, title, status === 503 ? UNREACHABLE : HIDING, { cause: error })
 }
 
@@ -38,6 +39,7 @@ const BY_CODE: Readonly<Record<string, readonly [Refusal['status'], string]>> = 
   CLAIM_OVER: [409, 'The claim is over'],
   GROUP_HAS_DEFERRED: [409, 'This cannot be done now'],
   PRIVILEGE_MISSING: [403, 'The login lacks a privilege'],
+  TABLE_LOCKED: [503, 'A table is locked'],
   ROWS_MISSING: [409, 'Nothing was changed'],
   UNREACHABLE: [503, 'No connection'],
   STOPPED: [503, 'No connection'],
