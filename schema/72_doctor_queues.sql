@@ -16,11 +16,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
   FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
   UNION ALL
-  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
-           sluice_private.say_age(w.silent), w.in_flight),
+  -- Any live worker notices, whatever its queues; and one of the same queues goes on with their messages.
+  SELECT 'workers.gone', CASE WHEN g.alone THEN 'error' ELSE 'warning' END, 'worker ' || w.name,
+         format('It vanished with %s messages in flight, last seen %s ago, and %s', w.in_flight,
+           sluice_private.say_age(w.silent),
+           CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
          'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
+  FROM worker w
+  CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
+  WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.silent > interval '3 minutes')
   UNION ALL
   SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
          format('They run different versions of the library: %s', (

@@ -113,7 +113,7 @@ export class Operate<
   }
 
   /**
-   * Looks for what is wrong with this installation, and changes nothing: the schema against what the migration has made,
+   * Looks for what is wrong with this installation, and changes nothing: sessions that have locked a table, the schema against what the migration has made,
    * settings of the server, vacuum, who keeps dead rows, notifications, workers, queues without a worker, failures that
    * are all alike, keys, limits, schedules and streams; and, from this process, clocks that are apart, and a pooler. Takes
    * some 100 ms. What the owner of the schema may not see has the severity `unknown`. An empty array: nothing was found.
