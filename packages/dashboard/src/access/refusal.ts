@@ -18,12 +18,18 @@ export function refusalOf(error: unknown): Refusal {
   const isOfSluice = error instanceof Error && error.name === 'SluiceError' && typeof code === 'string'
   const [status, title] = (isOfSluice && BY_CODE[code]) || FAILED
   // It names a session, and no row.
+  if (code === 'QUEUE_UNKNOWN' && error.cause === undefined)
+    return new Refusal(404, 'This application does not define this queue', `${String(message)}. ${DEFINING}`, {
+      cause: error,
+    })
   if (status < 500 || code === 'TABLE_LOCKED') return new Refusal(status, title, String(message), { cause: error })
   return new Refusal(status, title, status === 503 ? UNREACHABLE : HIDING, { cause: error })
 }
 
 const FAILED = [500, 'This failed'] as const
 const HIDING = 'The log of the process that serves this page has the reason.'
+const DEFINING =
+  'The overview lists all queues of the database. To open those of other applications, serve the page from a Sluice without the option queues.'
 const UNREACHABLE = 'The database cannot be reached, or this process is stopping. Try again in a moment.'
 
 /** By the codes of SluiceError. */
