@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
-import { openSession } from '../support/explain/reasons.ts'
+import { busyWorker, openSession } from '../support/explain/reasons.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -28,6 +29,17 @@ describe('while a session has locked the table of messages', () => {
     expect(await operate.messages.peek(queue)).toHaveLength(1)
   })
 
+  test('the command line names it as well, and the doctor first of all', async ({ database, queue }) => {
+    const { session, pid } = await openSession(database, 'by hand')
+    await session.query('LOCK TABLE sluice.message IN ACCESS EXCLUSIVE MODE')
+    const env = { DATABASE_URL: database.url }
+    const stderr = expect.stringContaining(`To end that session: SELECT pg_terminate_backend(${pid});`)
+    expect(await runCli(['status'], env)).toMatchObject({ code: 1, stdout: '', stderr })
+    expect(await runCli(['peek', queue], env)).toMatchObject({ code: 1, stdout: '', stderr })
+    expect((await runCli(['doctor'], env)).stdout).toMatch(/^error +locks\.table +table sluice\.message\n/)
+    await session.query('ROLLBACK')
+  })
+
   test('a transaction that is to wait behind it names the session that keeps both waiting', async ({
     database,
     queue,
@@ -49,4 +61,16 @@ describe('while a session has locked the table of messages', () => {
     await altered
     await altering.session.query('ROLLBACK')
   })
+})
+
+test('the status of a message whose batch has locked it says when it was due, and of no lease', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  const { id, release } = await busyWorker(sluice, queue)
+  const { stdout } = await runCli(['message', 'status', queue, id], { DATABASE_URL: database.url })
+  expect(stdout).toMatch(/^due +20/m)
+  expect(stdout).not.toContain('leased until')
+  release()
 })
