@@ -1,5 +1,7 @@
 import { describe, expect } from 'vitest'
+import { createHttpHandler } from '../../src/http.ts'
 import { busyWorker, openSession } from '../support/explain/reasons.ts'
+import { serveHttp } from '../support/http-server.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
@@ -37,6 +39,18 @@ describe('while a session has locked the table of messages', () => {
     expect(await runCli(['status'], env)).toMatchObject({ code: 1, stdout: '', stderr })
     expect(await runCli(['peek', queue], env)).toMatchObject({ code: 1, stdout: '', stderr })
     expect((await runCli(['doctor'], env)).stdout).toMatch(/^error +locks\.table +table sluice\.message\n/)
+    await session.query('ROLLBACK')
+  })
+
+  test('a count over HTTP is answered with 503, and does not name it', async ({ database, queue, sluice }) => {
+    const server = await serveHttp(createHttpHandler(sluice, { authorize: () => true }))
+    const { session } = await openSession(database, 'by hand')
+    await session.query('LOCK TABLE sluice.message IN ACCESS EXCLUSIVE MODE')
+    const answer = await fetch(`${server}/queues/${queue}`)
+    expect([answer.status, await answer.json()]).toMatchObject([
+      503,
+      { code: 'TABLE_LOCKED', detail: 'The queue cannot be reached. Try again' },
+    ])
     await session.query('ROLLBACK')
   })
 
