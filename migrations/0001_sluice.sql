@@ -9271,11 +9271,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          sluice_private.kill_command(w.host, w.pid)
   FROM worker w WHERE w.stale
   UNION ALL
-  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s in flight, and no other worker has noticed',
-           sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
+  -- Any live worker notices, whatever its queues; and one of the same queues goes on with their messages.
+  SELECT 'workers.gone', CASE WHEN g.alone THEN 'error' ELSE 'warning' END, 'worker ' || w.name,
+         format('It vanished with %s in flight, last seen %s ago, and %s', sluice_private.counted(w.in_flight, 'message'),
+           sluice_private.duration_words_of(w.unseen),
+           CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
          'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.unseen > interval '3 minutes'
+  FROM worker w
+  CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
+  WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.unseen > interval '3 minutes')
   UNION ALL
   SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
          format('They run different versions of the library: %s', (
@@ -9681,11 +9685,13 @@ RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy t
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
-  of_catalog text[] := '{schema,owner,settings,connections}';
+  of_catalog text[] := '{locks,schema,owner,settings,connections}';
   of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;
+  -- Parts that a lock of a table kept from looking.
+  locked text[] := '{}';
   part text;
 BEGIN
   IF open_for IS NULL THEN
@@ -9712,6 +9718,10 @@ BEGIN
         IF NOT over THEN
           RAISE;
         END IF;
+      WHEN lock_not_available THEN
+        locked := locked || ('doctor_' || part);
+        -- The parts behind it mostly wait for the same lock.
+        PERFORM set_config('lock_timeout', '50ms', true);
       WHEN OTHERS THEN
         RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
           format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
@@ -9723,6 +9733,11 @@ BEGIN
         'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
     END IF;
   END LOOP;
+  IF locked <> '{}' THEN
+    RETURN QUERY SELECT 'doctor.failed', 'unknown', array_to_string(locked, ', '),
+      'They could not look, because a session has locked a table'::text,
+      'npx sluice doctor # again, when the lock of locks.table has ended'::text;
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION sluice.doctor IS
@@ -11644,6 +11659,27 @@ $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
   'the first messages of each priority, slot and tenant, and counts no backlog.';
+
+-- schema/89_doctor_locks.sql
+--
+-- What the doctor finds in the locks of tables, with the words of explain. It reads no table of Sluice.
+
+-- Sessions that have locked a table, or wait to, for half a second at least: a shorter lock delays nothing. A standby shows
+-- locks of its primary, which no session of it has.
+CREATE FUNCTION sluice_private.doctor_locks(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  before integer[] := ARRAY(SELECT t.pid FROM sluice_private.why_table_locked(true) t);
+BEGIN
+  IF before = '{}' OR pg_is_in_recovery() THEN
+    RETURN;
+  END IF;
+  PERFORM pg_sleep(0.5);
+  RETURN QUERY SELECT 'locks.table', 'error', 'table ' || (r.details ->> 'table'), rtrim(r.explanation, '.'), r.remedy
+    FROM sluice_private.shown_reasons(NULL) r
+    WHERE r.details ? 'table' AND coalesce((r.details ->> 'pid')::integer, 0) = ANY (before);
+END
+$$;
 
 -- schema/89_explain_schedule.sql
 --

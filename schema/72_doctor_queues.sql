@@ -19,11 +19,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          sluice_private.kill_command(w.host, w.pid)
   FROM worker w WHERE w.stale
   UNION ALL
-  SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s in flight, and no other worker has noticed',
-           sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
+  -- Any live worker notices, whatever its queues; and one of the same queues goes on with their messages.
+  SELECT 'workers.gone', CASE WHEN g.alone THEN 'error' ELSE 'warning' END, 'worker ' || w.name,
+         format('It vanished with %s in flight, last seen %s ago, and %s', sluice_private.counted(w.in_flight, 'message'),
+           sluice_private.duration_words_of(w.unseen),
+           CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
          'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.unseen > interval '3 minutes'
+  FROM worker w
+  CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
+  WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.unseen > interval '3 minutes')
   UNION ALL
   SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
          format('They run different versions of the library: %s', (

@@ -237,11 +237,13 @@ RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy t
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
-  of_catalog text[] := '{schema,owner,settings,connections}';
+  of_catalog text[] := '{locks,schema,owner,settings,connections}';
   of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;
+  -- Parts that a lock of a table kept from looking.
+  locked text[] := '{}';
   part text;
 BEGIN
   IF open_for IS NULL THEN
@@ -268,6 +270,10 @@ BEGIN
         IF NOT over THEN
           RAISE;
         END IF;
+      WHEN lock_not_available THEN
+        locked := locked || ('doctor_' || part);
+        -- The parts behind it mostly wait for the same lock.
+        PERFORM set_config('lock_timeout', '50ms', true);
       WHEN OTHERS THEN
         RETURN QUERY SELECT 'doctor.failed', 'unknown', 'doctor_' || part,
           format('It could not look: %s (%s)', SQLERRM, SQLSTATE),
@@ -279,6 +285,11 @@ BEGIN
         'PGOPTIONS=''-c statement_timeout=60s'' npx sluice doctor';
     END IF;
   END LOOP;
+  IF locked <> '{}' THEN
+    RETURN QUERY SELECT 'doctor.failed', 'unknown', array_to_string(locked, ', '),
+      'They could not look, because a session has locked a table'::text,
+      'npx sluice doctor # again, when the lock of locks.table has ended'::text;
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION sluice.doctor IS

@@ -95,6 +95,7 @@ const STATUS_BY_CODE: Readonly<Partial<Record<ErrorCode, HttpStatus>>> = {
   QUEUE_UNKNOWN: 404,
   CLAIM_UNKNOWN: 404,
   CLAIM_OVER: 410,
+  TABLE_LOCKED: 503,
   UNREACHABLE: 503,
   STOPPED: 503,
 }

@@ -26,8 +26,8 @@ import { Workers } from './workers.ts'
  *
  * Every operation can fail with OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, STREAM_NAME_INVALID or
  * STREAM_UNKNOWN, with SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD or PRIVILEGE_MISSING, and with
- * UNREACHABLE or STOPPED; one that changes something also with COMMIT_FAILED; one that takes `tx` also with
- * EXECUTOR_UNKNOWN or NOT_IN_TRANSACTION. The methods name only what they add to this list.
+ * UNREACHABLE or STOPPED; one that reads also with TABLE_LOCKED; one that changes something also with COMMIT_FAILED; one
+ * that takes `tx` also with EXECUTOR_UNKNOWN or NOT_IN_TRANSACTION. The methods name only what they add to this list.
  */
 export class Operate<
   Definitions extends QueueDefinitions | undefined = undefined,
@@ -113,7 +113,7 @@ export class Operate<
   }
 
   /**
-   * Looks for what is wrong with this installation, and changes nothing: the schema against what the migration has made,
+   * Looks for what is wrong with this installation, and changes nothing: sessions that have locked a table, the schema against what the migration has made,
    * settings of the server, vacuum, who keeps dead rows, notifications, workers, queues without a worker, failures that
    * are all alike, keys, limits, schedules and streams; and, from this process, clocks that are apart, and a pooler. Takes
    * some 100 ms. What the owner of the schema may not see has the severity `unknown`. An empty array: nothing was found.

@@ -1,5 +1,5 @@
 import { Gate } from '../basics/gate.ts'
-import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { hasSqlState, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE } from '../basics/sql-state.ts'
 import type { DirectAddress } from '../connection/in-session.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { executorOf } from '../enqueue/transaction.ts'
@@ -11,6 +11,7 @@ import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
+import { tableLocked } from './table-locked.ts'
 
 export interface OperationsOptions {
   readonly host: InOwnTransaction
@@ -63,16 +64,16 @@ export class Operations {
   /**
    * Reads a page by an index.
    *
-   * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, UNREACHABLE,
-   * STOPPED
+   * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, TABLE_LOCKED,
+   * UNREACHABLE, STOPPED
    */
   read<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return this.#own(work, PLAN_BY_INDEX, READ_MS, 'sluice_reader')
+    return this.#read(work, PLAN_BY_INDEX)
   }
 
   /** Reads and counts everything. @throws SluiceError as {@link read} */
   count<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return this.#own(work, PLAN_FOR_VALUES, READ_MS, 'sluice_reader')
+    return this.#read(work, PLAN_FOR_VALUES)
   }
 
   /**
@@ -103,6 +104,18 @@ export class Operations {
     })
   }
 
+  #read<T>(work: (execute: Execute) => Promise<T>, plan: Statement): Promise<T> {
+    return this.#options.calls.run(async () => {
+      const bounds: Bounds = { answerMs: READ_MS, lockMs: READ_LOCK_MS, role: 'sluice_reader' }
+      try {
+        return await this.#inTurn(work, plan, bounds)
+      } catch (error) {
+        if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
+        throw await tableLocked((look) => this.#inTurn(look, plan, bounds), error)
+      }
+    })
+  }
+
   async #change<T>(work: (execute: Execute) => Promise<T>, tx: unknown, role: Role): Promise<T> {
     const actor = this.#actor
     if (tx === undefined || tx === ownTransaction) {
@@ -114,17 +127,25 @@ export class Operations {
   }
 
   #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
-    return this.#options.calls.run(() => this.#inTurn(work, plan, answerMs, role))
+    return this.#options.calls.run(() => this.#inTurn(work, plan, { answerMs, lockMs: undefined, role }))
   }
 
-  async #inTurn<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
+  async #inTurn<T>(
+    work: (execute: Execute) => Promise<T>,
+    plan: Statement,
+    { answerMs, lockMs, role }: Bounds,
+  ): Promise<T> {
     const leave = await this.#gate.enter()
     try {
-      return await this.#options.host(async (execute) => {
-        const planned = execute(plan, [])
-        const [result] = await Promise.all([this.#run(execute, work, role), planned])
-        return result
-      }, answerMs)
+      return await this.#options.host(
+        async (execute) => {
+          const planned = execute(plan, [])
+          const [result] = await Promise.all([this.#run(execute, work, role), planned])
+          return result
+        },
+        answerMs,
+        lockMs,
+      )
     } finally {
       leave()
     }
@@ -143,6 +164,15 @@ export class Operations {
 
 type Role = Parameters<typeof privilegeMissing>[0]
 
+interface Bounds {
+  readonly answerMs: number
+  /** Undefined: half of that. */
+  readonly lockMs: number | undefined
+  readonly role: Role
+}
+
 const CONNECTIONS = 4
 const READ_MS = 60_000
+/** Whoever reads in an incident must not wait for the lock that is its reason. */
+const READ_LOCK_MS = 2_000
 const CHANGE_MS = 300_000

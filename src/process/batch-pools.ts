@@ -24,8 +24,8 @@ export class BatchPools {
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
-  inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
-    return inOwnTransaction(this.pool, work, answerMs)
+  inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number, lockMs?: number): Promise<T> {
+    return inOwnTransaction(this.pool, work, answerMs, lockMs)
   }
 }
 

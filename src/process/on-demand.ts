@@ -52,9 +52,9 @@ export class OnDemand {
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
-  readonly inOwnTransaction: InOwnTransaction = async (work, answerMs) => {
+  readonly inOwnTransaction: InOwnTransaction = async (work, answerMs, lockMs) => {
     const pools = await this.pools()
-    return pools.inOwnTransaction(work, answerMs)
+    return pools.inOwnTransaction(work, answerMs, lockMs)
   }
 
   /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */

@@ -11,12 +11,14 @@ import { BatchConnection } from './batch-connection.ts'
  * limit, after which the connection is cut. If that happens during COMMIT, it is not known whether it took effect. The
  * server ends a wait for a lock earlier, because a session that waits does not notice that its client has gone.
  *
+ * @param lockMs how long a statement may wait for a lock. Default: half of `answerMs`.
  * @throws SluiceError UNREACHABLE, COMMIT_FAILED
  */
 export async function inOwnTransaction<T>(
   pool: pg.Pool,
   work: (execute: Execute) => Promise<T>,
   answerMs = ANSWER_MS,
+  lockMs = Math.ceil(answerMs / 2),
 ): Promise<T> {
   const connection = await BatchConnection.acquire(pool)
   const limit = startTimer(() => connection.break(`No answer within ${answerMs} ms`), answerMs)
@@ -26,7 +28,7 @@ export async function inOwnTransaction<T>(
     return rows
   }
   try {
-    connection.begin(undefined, Math.ceil(answerMs / 2))
+    connection.begin(undefined, lockMs)
     const result = await work(execute)
     await connection.commit()
     return result
@@ -40,7 +42,11 @@ export async function inOwnTransaction<T>(
 }
 
 /** {@link inOwnTransaction}, where the pool is known. */
-export type InOwnTransaction = <T>(work: (execute: Execute) => Promise<T>, answerMs?: number) => Promise<T>
+export type InOwnTransaction = <T>(
+  work: (execute: Execute) => Promise<T>,
+  answerMs?: number,
+  lockMs?: number,
+) => Promise<T>
 
 /** The server is a standby, or `default_transaction_read_only` is on. */
 const READ_ONLY = '25006'

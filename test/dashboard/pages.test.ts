@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { TestPage } from '../support/dashboard.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 
 /** What anybody may store who can enqueue. */
 const HOSTILE = `"'><script>pwned()</script><img src=x onerror=pwned()>\u202Egnp.exe`
@@ -171,6 +171,19 @@ describe('a message', () => {
   test('has an id, which is a number', async ({ sluice, queue }) => {
     expect((await new TestPage(sluice).send(`/queues/${queue}/messages/x`)).status).toBe(404)
     expect((await new TestPage(sluice).send(`/queues/${encodeURIComponent('<b>')}`)).status).toBe(404)
+  })
+})
+
+describe('a queue that another application uses', () => {
+  test('is on the overview, and its page says why it cannot be opened', async ({ database, sluice, queue }) => {
+    await put(sluice, queue, [1])
+    const page = new TestPage(startTestSluice(database, { queues: { emails: {} } }) as never)
+    expect(await page.counted('/')).toContain(queue)
+    const answer = await page.send(`/queues/${queue}`)
+    expect(answer.status).toBe(404)
+    const refused = await answer.text()
+    expect(refused).toContain('This application does not define this queue')
+    expect(refused).toContain('from a Sluice without the option queues')
   })
 })
 

@@ -1,7 +1,35 @@
 import { describe, expect } from 'vitest'
 import { TestPage } from '../support/dashboard.ts'
+import { openSession } from '../support/explain/reasons.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+
+describe('while a session has locked the table of messages', () => {
+  test('the page of a queue says who, and the overview says so beside its old counts, and both end with it', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    await put(sluice, queue, [1])
+    const page = new TestPage(sluice, { onError: () => undefined })
+    await page.counted('/', queue)
+    const { session, pid } = await openSession(database, 'by hand')
+    await session.query('LOCK TABLE sluice.message IN ACCESS EXCLUSIVE MODE')
+    const answer = await page.send(`/queues/${queue}`)
+    expect(answer.status).toBe(503)
+    const refused = await answer.text()
+    expect(refused).toContain('A table is locked')
+    expect(refused).toContain(`SELECT pg_terminate_backend(${pid});`)
+    const overview = await page.counted('/', 'No new counts for')
+    expect(overview).toContain(`SELECT pg_terminate_backend(${pid});`)
+    expect(overview).toMatch(/The counts and ages shown were true \d/)
+    await session.query('ROLLBACK')
+    await page.get(`/queues/${queue}`)
+    const fresh = async () => !(await page.get('/')).includes('No new counts for')
+    await waitFor(fresh, { what: 'new counts' })
+  })
+})
 
 // The view of the exact counts is replaced in the database of this file.
 describe('while the exact counts fail', () => {

@@ -50,8 +50,12 @@ describe('sluice schedule', () => {
     const [told] = await database.sql('SELECT grace_ms, catch_up_most, catch_up_ms, tenant FROM sluice.schedule')
     expect(told).toEqual({ grace_ms: '300000', catch_up_most: 10, catch_up_ms: '172800000', tenant: 'ada' })
     expect((await run('resume', 'nightly')).stdout).toBe('Resumed.\n')
-    expect((await run('delete', 'nightly')).stdout).toBe('Deleted.\n')
     expect(await run('delete', 'nightly')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('without a terminal to ask on, --yes is needed'),
+    })
+    expect((await run('delete', 'nightly', '-y')).stdout).toBe('Deleted.\n')
+    expect(await run('delete', 'nightly', '-y')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('There is no schedule'),
     })

@@ -86,8 +86,20 @@ describe('workers', () => {
   test('that vanished with messages which nobody else has noticed are found', async ({ database, queue }) => {
     await register(database, { name: `gone.${queue}`, queues: [queue], alive: false, inHand: 3 })
     await register(database, { name: `idle.${queue}`, queues: [queue], alive: false })
+    const alone = await about(database, 'workers.gone')
+    expect(alone.filter(({ subject }) => subject.includes(queue))).toMatchObject([
+      {
+        severity: 'error',
+        subject: `worker gone.${queue}`,
+        finding: expect.stringContaining('no live worker consumes its queues'),
+      },
+    ])
+    await register(database, { name: `alive.${queue}`, queues: [queue], alive: true })
     expect(await about(database, 'workers.gone')).toEqual([])
-    await database.sql(`UPDATE sluice.worker SET seen_at = seen_at - interval '4 minutes' WHERE queues = $1`, [[queue]])
+    await database.sql(
+      `UPDATE sluice.worker SET seen_at = seen_at - interval '4 minutes' WHERE name LIKE '%gone%' AND queues = $1`,
+      [[queue]],
+    )
     expect(await about(database, 'workers.gone')).toMatchObject([
       { severity: 'warning', subject: `worker gone.${queue}`, finding: expect.stringContaining('3 messages') },
     ])

@@ -246,10 +246,36 @@ describe('the doctor', () => {
     const client = await database.pool.connect()
     onTestFinished(() => client.release())
     await client.query('BEGIN; LOCK TABLE sluice.crash')
+    expect(await found(database, 'locks')).toMatchObject([
+      { severity: 'error', subject: 'table sluice.crash', remedy: expect.stringContaining('pg_terminate_backend') },
+    ])
     const blind = await found(database, 'doctor')
-    expect(blind.map(({ severity, subject }) => [severity, subject])).toContainEqual(['unknown', 'doctor_crashes'])
+    expect(blind.map(({ severity, subject }) => [severity, subject])).toEqual([
+      ['unknown', expect.stringContaining('doctor_crashes')],
+    ])
     await client.query('ROLLBACK')
     expect(await found(database, 'doctor')).toEqual([])
+  })
+
+  test('names first who has locked a table, and once all parts that the lock kept from looking', async () => {
+    const database = await fresh()
+    const client = await database.pool.connect()
+    onTestFinished(() => client.release())
+    const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+    await client.query('BEGIN; LOCK TABLE sluice.message, sluice.worker')
+    const [first, ...others] = await findingsOf(database)
+    expect(first).toMatchObject({
+      check: 'locks.table',
+      severity: 'error',
+      subject: 'table sluice.message',
+      finding: expect.stringContaining(`It is server process ${rows[0]?.pid}`),
+      remedy: `SELECT pg_terminate_backend(${rows[0]?.pid});`,
+    })
+    expect(others).toMatchObject([
+      { check: 'doctor.failed', severity: 'unknown', subject: expect.stringMatching(/doctor_workers, doctor_names/) },
+    ])
+    await client.query('ROLLBACK')
+    expect(await findingsOf(database)).toEqual([])
   })
 
   test('tells groups of conditions apart that differ in nothing but parentheses', async () => {

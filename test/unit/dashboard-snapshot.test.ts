@@ -90,6 +90,26 @@ test('readings take a tenth of the time at most, whether they succeed or fail', 
   }
 })
 
+test('after a lock of a table it is read again five seconds later, however long the lock was waited for', async () => {
+  let now = 0
+  let readings = 0
+  const snapshot = new Snapshot(
+    async () => {
+      readings += 1
+      now += 30_000
+      throw Object.assign(new Error('locked'), { code: 'TABLE_LOCKED' })
+    },
+    () => now,
+  )
+  await snapshot.read(() => undefined)
+  now += 4_000
+  await snapshot.read(() => undefined)
+  expect(readings).toBe(1)
+  now += 1_000
+  await snapshot.read(() => undefined)
+  expect(readings).toBe(2)
+})
+
 test('a failure says since when none has succeeded', async () => {
   let now = 0
   const snapshot = new Snapshot(

@@ -71,7 +71,10 @@ function formatKnown(queue: string, known: KnownMessage): string {
     ['state', known.state],
     ['failed attempts', known.attempt === null ? null : String(known.attempt)],
     ['see', known.state === 'dead' ? `sluice dead get ${queue} ${known.id}` : null],
-    [known.state === 'in_flight' ? 'leased until' : 'due', known.dueAt?.toISOString() ?? null],
+    [
+      known.state === 'in_flight' && known.lockedBy === null ? 'leased until' : 'due',
+      known.dueAt?.toISOString() ?? null,
+    ],
     ['locked by', known.lockedBy === null ? null : `process ${known.lockedBy} of the server`],
     ['after it comes', known.requeuedId],
     ['key taken until', known.takenUntil?.toISOString() ?? null],

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Duration, ScheduleDefinition } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
+import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { didYouMean } from '../known-queue.ts'
 import { onSchedule } from '../known-schedule.ts'
@@ -143,9 +144,14 @@ function addDelete(schedule: Command): void {
     .command('delete')
     .description('Delete a schedule. Its messages stay.')
     .argument('<name>', 'the schedule')
+    .option('-y, --yes', 'do not ask')
     .addHelpText('after', exampleOf('delete nightly'))
-    .action(async (name: string, _: object, command: Command) => {
-      await onSchedule(command, name, async ({ schedules }) => (await schedules.delete(name)) || undefined)
+    .action(async (name: string, options: { readonly yes?: true }, command: Command) => {
+      await onSchedule(command, name, async ({ schedules }) => {
+        if ((await schedules.get(name)) === undefined) return undefined
+        await assertConfirmed(`Delete the schedule ${name}?`, options)
+        return (await schedules.delete(name)) || undefined
+      })
       print('Deleted.')
     })
 }

@@ -18,7 +18,9 @@ export function formatMigrationCheck({
     ...(problem === null ? [] : [`It would fail. ${problem}`]),
     ...blockedBy.map(formatBlocking),
     ...(versions === null
-      ? ['Workers: unknown, because the login lacks the role sluice_reader, or a table is locked']
+      ? [
+          `Workers: unknown, because ${blockedBy.length > 0 ? 'a session has locked a table, or ' : ''}the login lacks the role sluice_reader`,
+        ]
       : formatVersions(versions)),
   ].join('\n')
 }

@@ -100,6 +100,12 @@ export function explainSchedule(execute: Execute, name: string): Promise<Explana
   return explained(execute, SCHEDULE, [name])
 }
 
+/** The session that has locked a table of Sluice, or waits to. It reads no table. Undefined: none does any more. */
+export async function explainTableLock(execute: Execute): Promise<Reason | undefined> {
+  const [first] = (await execute(TABLE_LOCK, [])).map(REASON.read)
+  return first?.details.table === undefined ? undefined : first
+}
+
 async function explained(execute: Execute, sent: Statement, params: readonly unknown[]): Promise<Explanation> {
   const [headline, ...others] = (await execute(sent, params)).map(REASON.read)
   if (headline === undefined) throw new TypeError('expected a reason at least')
@@ -127,6 +133,13 @@ const QUEUE = statement(
   `
 SELECT ${REASON.columns('r')}
 FROM sluice.explain_queue($1::text) r`,
+)
+
+const TABLE_LOCK = statement(
+  'explain_table_lock',
+  `
+SELECT ${REASON.columns('r')}
+FROM sluice_private.shown_reasons(NULL::sluice_private.reason[]) r`,
 )
 
 const EVENT = statement(

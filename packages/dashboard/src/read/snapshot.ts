@@ -17,6 +17,7 @@ export interface Failure {
 /**
  * Keeps what is costly to read, for all who look. It is read again when somebody asks and the last reading, or the last failure,
  * is older than a second, or than ten times what it took, so that pages keep a server busy for a tenth of the time at most.
+ * A lock of a table costs the server nothing, and may end at any time: after it a reading rests for five seconds at most.
  * Nobody waits long: a reading that takes longer is shown to those who ask next.
  */
 export class Snapshot<Value> {
@@ -72,23 +73,32 @@ export class Snapshot<Value> {
     this.#startedMs = startedMs
     // Until it ends, or something changes, which may not be in what is read.
     this.#restsUntilMs = Number.POSITIVE_INFINITY
+    let mostRestMs = Number.POSITIVE_INFINITY
     try {
       const value = await this.#load()
       this.#last = { value, atMs: this.#now() }
       this.#failed = undefined
     } catch (error) {
       this.#failed = { error, sinceMs: this.#failed?.sinceMs ?? startedMs }
+      if (isLocked(error)) mostRestMs = LOCKED_MS
       throw error
     } finally {
       this.#loading = undefined
       const endedMs = this.#now()
       this.#tookMs = endedMs - startedMs
-      if (this.#restsUntilMs > 0) this.#restsUntilMs = endedMs + Math.max(LEAST_MS, this.#tookMs * 10)
+      const restMs = Math.min(Math.max(LEAST_MS, this.#tookMs * 10), mostRestMs)
+      if (this.#restsUntilMs > 0) this.#restsUntilMs = endedMs + restMs
     }
   }
 }
 
+/** By the code of SluiceError. */
+function isLocked(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'TABLE_LOCKED'
+}
+
 const LEAST_MS = 1_000
+const LOCKED_MS = 5_000
 const WAIT_MS = 250
 
 function pause(ms: number): Promise<void> {

@@ -59,17 +59,18 @@ export function boundedNote(): Html {
 
 /** What is said where the counts are not there yet, or are old: with many messages to count takes a while. */
 export function countsNote({ value, ageMs, failure }: Snapped<unknown>): Html {
-  if (failure !== undefined) return failureNote(failure)
+  if (failure !== undefined) return failureNote(failure, value === undefined ? null : ageMs)
   if (value === undefined) return html`<p class="note">They are being counted. Look again in a moment.</p>`
   return ageMs < OLD_MS ? NOTHING : html`<p class="note">Counted ${durationWords(ageMs)} ago.</p>`
 }
 
-/** Since when, and why. */
-function failureNote({ error, sinceMs }: Failure): Html {
+/** Since when, and why, and how old what is shown is. */
+function failureNote({ error, sinceMs }: Failure, shownMs: number | null): Html {
   const why = isCancelled(error)
     ? 'The server cancels the count: it takes longer than statement_timeout allows.'
     : refusalOf(error).message
-  return html`<p class="note tone-warn">No new counts for ${durationWords(sinceMs)}. ${why}</p>`
+  const shown = shownMs === null ? '' : ` The counts and ages shown were true ${durationWords(shownMs)} ago.`
+  return html`<p class="note tone-warn">No new counts for ${durationWords(sinceMs)}. ${why}${shown}</p>`
 }
 
 /** By `statement_timeout`, or by hand: see the SQLSTATE query_canceled. */
