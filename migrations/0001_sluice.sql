@@ -672,7 +672,7 @@ CREATE TABLE sluice.worker_activity (
   worker_id integer     NOT NULL,
   number    integer     NOT NULL,
   at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-  queues    jsonb       NOT NULL,
+  queues    jsonb       NOT NULL CONSTRAINT "queues: an object" CHECK (jsonb_typeof(queues) = 'object'),
   CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
 
@@ -706,7 +706,49 @@ CREATE TABLE sluice.setting (
 );
 INSERT INTO sluice.setting DEFAULT VALUES;
 
--- schema/15_source.sql
+-- schema/16_id_marks.sql
+--
+-- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
+-- one.
+
+-- By this time all ids up to this one had been drawn. Kept for two days: 576 rows with a pass of
+-- maintenance every five minutes, which calls both functions.
+CREATE TABLE sluice.id_mark (
+  id bigint      NOT NULL CONSTRAINT id_mark_pkey PRIMARY KEY,
+  at timestamptz NOT NULL
+) WITH (vacuum_truncate = off);
+
+-- Notes it as of now, unless it was noted within the last half minute, or nothing has been drawn since.
+CREATE FUNCTION sluice_private.mark_ids() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+  -- Before the clock is read.
+  last_id bigint := pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass);
+  newest sluice.id_mark;
+BEGIN
+  SELECT m.* INTO newest FROM sluice.id_mark m ORDER BY m.id DESC LIMIT 1;
+  IF last_id > coalesce(newest.id, 0) AND coalesce(newest.at < clock_timestamp() - interval '30 seconds', true) THEN
+    INSERT INTO sluice.id_mark (id, at) VALUES (last_id, clock_timestamp()) ON CONFLICT DO NOTHING;
+  END IF;
+END
+$$;
+
+-- Removes old ones, and returns how many.
+CREATE FUNCTION sluice_private.prune_id_marks(most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  removed integer;
+BEGIN
+  DELETE FROM sluice.id_mark m WHERE m.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM sluice.id_mark o WHERE o.at < clock_timestamp() - interval '2 days'
+    ORDER BY o.id LIMIT most FOR UPDATE OF o SKIP LOCKED
+  ));
+  GET DIAGNOSTICS removed = ROW_COUNT;
+  RETURN removed;
+END
+$$;
+
+-- schema/17_source.sql
 --
 -- The name of this database for those outside of it.
 
@@ -719,37 +761,6 @@ CREATE TABLE sluice.source (
 );
 
 INSERT INTO sluice.source DEFAULT VALUES;
-
--- schema/16_id_marks.sql
---
--- Which ids of messages had been drawn by when, so that an explanation can tell which open transactions cannot have drawn
--- one.
-
--- By this time all ids up to this one had been drawn. Kept for two days: 576 rows with a pass of
--- maintenance every five minutes.
-CREATE TABLE sluice.id_mark (
-  id bigint      NOT NULL CONSTRAINT id_mark_pkey PRIMARY KEY,
-  at timestamptz NOT NULL
-) WITH (vacuum_truncate = off);
-
--- Notes it as of now, unless it was noted within the last half minute, or nothing has been drawn since. Removes old ones.
-CREATE FUNCTION sluice_private.mark_ids() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  -- Before the clock is read.
-  last_id bigint := pg_sequence_last_value(pg_get_serial_sequence('sluice.message', 'id')::regclass);
-  newest sluice.id_mark;
-BEGIN
-  SELECT m.* INTO newest FROM sluice.id_mark m ORDER BY m.id DESC LIMIT 1;
-  IF last_id > coalesce(newest.id, 0) AND coalesce(newest.at < clock_timestamp() - interval '30 seconds', true) THEN
-    INSERT INTO sluice.id_mark (id, at) VALUES (last_id, clock_timestamp()) ON CONFLICT DO NOTHING;
-    DELETE FROM sluice.id_mark m WHERE m.ctid = ANY (ARRAY(
-      SELECT o.ctid FROM sluice.id_mark o WHERE o.at < clock_timestamp() - interval '2 days'
-      ORDER BY o.id LIMIT 1000 FOR UPDATE OF o SKIP LOCKED
-    ));
-  END IF;
-END
-$$;
 
 -- schema/19_audit.sql
 --
@@ -978,8 +989,8 @@ CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wrong text := CASE getdatabaseencoding()
-    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
-      ELSE '\x01-\x20\x7f*' END;
+    WHEN 'UTF8' THEN E'\\x01-\\x20\\x7f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff*'
+      ELSE E'\\x01-\\x20\\x7f*' END;
 BEGIN
   IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
@@ -1707,7 +1718,7 @@ $$;
 -- Durations, counts and names as words of a sentence or of a command.
 
 -- A time by its two largest units, as the command line writes it: 3m 12s.
-CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+CREATE FUNCTION sluice_private.duration_words(ms numeric) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT regexp_replace(CASE
     WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
@@ -1719,24 +1730,24 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- How far an instant is from now, in the same words.
-CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
+CREATE FUNCTION sluice_private.duration_words_to(at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.duration_words(
     abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
   ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
 -- The same of an interval; one below zero counts as zero.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+CREATE FUNCTION sluice_private.duration_words_of(age interval) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+  SELECT sluice_private.duration_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
 $$;
 
 -- What users wrote, in quotes and in one line.
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '[[:space:]]+', ' ', 'g')) AS line) l
 $$;
 
 -- What users wrote, as one word of a shell.
@@ -2361,21 +2372,22 @@ BEGIN
 END
 $$;
 
--- Whether another session has locked a message that a claim could not lock. False: the claim's snapshot had an old version of it,
--- and no session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
-CREATE FUNCTION sluice_private.is_locked(queue text, id bigint) RETURNS boolean
+-- Locks a message that a claim could not lock in the version that it saw. True: it has been moved since the claim's snapshot, and
+-- stays locked until the batch ends. False: another session has it. Null: it is gone. VOLATILE, for a snapshot of its own, and
+-- without a search_path, as leased_keys.
+CREATE FUNCTION sluice_private.lock_missed(queue text, id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM sluice.message m
-  WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+  WHERE m.queue OPERATOR(pg_catalog.=) lock_missed.queue AND m.id OPERATOR(pg_catalog.=) lock_missed.id
   LIMIT 1
   FOR UPDATE OF m SKIP LOCKED;
   IF FOUND THEN
-    RETURN false;
+    RETURN true;
   END IF;
   RETURN (
-    SELECT true FROM sluice.message m
-    WHERE m.queue OPERATOR(pg_catalog.=) is_locked.queue AND m.id OPERATOR(pg_catalog.=) is_locked.id
+    SELECT false FROM sluice.message m
+    WHERE m.queue OPERATOR(pg_catalog.=) lock_missed.queue AND m.id OPERATOR(pg_catalog.=) lock_missed.id
   );
 END
 $$;
@@ -2408,9 +2420,9 @@ $$;
 -- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
 -- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
--- most so many rows, and goes on behind a message that another session has locked, without its key. Null: there is none, or
--- the slot is locked.
-CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
+-- most so many rows. Behind a message that another session has locked it begins a new walk, without its key, and makes at most
+-- so many of these. Null: there is none, or the slot is locked.
+CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer, further integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2456,6 +2468,7 @@ BEGIN
     IF FOUND THEN
       RETURN first;
     END IF;
+    EXIT WHEN cardinality(missed) >= further;
     lowest := first;
     missed := missed || key;
   END LOOP;
@@ -2466,7 +2479,9 @@ $$;
 -- Locks one message in each of so many slots. It begins at a slot drawn at random, so that none waits for another, and goes
 -- from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait, unless
 -- no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many would
--- never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
+-- never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost. For
+-- the same reason it passes as many as 1,000 messages there that other sessions have locked, and 4 in each other slot, in the first
+-- pass: one takes 0.1 ms, and a session may have locked a whole backlog.
 CREATE FUNCTION sluice_private.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2490,7 +2505,8 @@ BEGIN
           -- All at once, and each time in the same order: two that insert some at a time could wait for each other.
           INSERT INTO sluice.slot (queue, slot) SELECT queue, s FROM generate_series(0, 255) AS s ON CONFLICT DO NOTHING;
         END IF;
-        first := sluice_private.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
+        first := sluice_private.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END,
+          CASE WHEN NOT begun THEN 1000 WHEN walk = 1000 THEN 4 ELSE 0 END);
         begun := true;
         taken := CASE WHEN first IS NULL THEN taken ELSE taken || first END;
         IF cardinality(taken) >= most THEN
@@ -3858,6 +3874,9 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
   PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  -- As much as of a handler's error.
+  error := left(error, 4000);
+  reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
   policies := sluice_private.given_policies(policies);
   held := sluice_private.hold_claim(queue, claim_id);
   ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
@@ -3876,7 +3895,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(reason, 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);
@@ -5454,7 +5473,7 @@ COMMENT ON FUNCTION sluice.remove_expired IS
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, what workers did
--- two days ago, and actions that are older than they are kept. It notes the highest id of a message as well.
+-- two days ago, the ids that were noted then, and actions that are older than they are kept.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -5467,7 +5486,6 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
-  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -5488,13 +5506,14 @@ BEGIN
   removed := claims + crashes + requests;
   removed := removed + sluice_private.prune_limits(most - removed);
   removed := removed + sluice_private.prune_activity(most - removed);
+  removed := removed + sluice_private.prune_id_marks(most - removed);
   RETURN removed + sluice_private.prune_actions(most - removed);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
-  'old, limit records of tenants without messages, what workers did two days ago, and actions older than they are kept. '
-  'Returns how many.';
+  'old, limit records of tenants without messages, what workers did two days ago, ids noted two days ago, and actions '
+  'older than they are kept. Returns how many.';
 
 -- schema/48_schedules.sql
 --
@@ -5879,21 +5898,29 @@ BEGIN
   WITH part AS MATERIALIZED (
     SELECT q.key AS queue, date_bin(step, a.at, timestamptz '2000-01-01 00:00Z') AS at, q.value AS done
     FROM sluice.worker_activity a CROSS JOIN LATERAL jsonb_each(a.queues) AS q (key, value)
-    WHERE a.at > after AND (of_queue IS NULL OR q.key = of_queue)
+    WHERE a.at > after AND a.at < clock_timestamp() + interval '1 day' AND (of_queue IS NULL OR q.key = of_queue)
+      -- As a worker writes it: a login that may work may write anything, and one row must not break the sums of all.
+      AND q.value @@ 'strict $.acked >= 0 && $.retried >= 0 && $.snoozed >= 0 && $.dead >= 0 && $.batches >= 0
+        && $.waiting.maxMs >= 0 && $.handling.maxMs >= 0 && $.handling.totalMs >= 0
+        && !exists($.* ? (@ > 1000000000))
+        && !exists($.waiting.buckets.* ? (@.type() != "number"))
+        && !exists($.handling.buckets.* ? (@.type() != "number"))
+        && !exists($.** ? (@ < 0 || @ > 1000000000000000))'
   ), counted AS (
-    SELECT p.queue, p.at, sum((p.done ->> 'acked')::bigint)::bigint AS acked, sum((p.done ->> 'retried')::bigint)::bigint AS retried,
-           sum((p.done ->> 'snoozed')::bigint)::bigint AS snoozed, sum((p.done ->> 'dead')::bigint)::bigint AS dead,
-           sum((p.done ->> 'batches')::bigint)::bigint AS batches,
+    SELECT p.queue, p.at, sum((p.done ->> 'acked')::numeric)::bigint AS acked, sum((p.done ->> 'retried')::numeric)::bigint AS retried,
+           sum((p.done ->> 'snoozed')::numeric)::bigint AS snoozed, sum((p.done ->> 'dead')::numeric)::bigint AS dead,
+           sum((p.done ->> 'batches')::numeric)::bigint AS batches,
            max((p.done #>> '{waiting,maxMs}')::double precision) AS waiting_max,
            max((p.done #>> '{handling,maxMs}')::double precision) AS handling_max,
            sum((p.done #>> '{handling,totalMs}')::double precision) AS handling_total
     FROM part p
     GROUP BY p.queue, p.at
   ), bucket AS (
-    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::bigint) AS count
+    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::numeric) AS count
     FROM part p
     CROSS JOIN (VALUES ('waiting'), ('handling')) AS k (kind)
     CROSS JOIN LATERAL jsonb_each_text(p.done -> k.kind -> 'buckets') AS b (bucket, count)
+    WHERE b.bucket ~ '^1?[0-9]{1,2}$'
     GROUP BY p.queue, p.at, k.kind, b.bucket::integer
   ), ranked AS (
     SELECT b.queue, b.at, b.kind,
@@ -7413,8 +7440,9 @@ $$;
 
 -- schema/56_move_messages.sql
 --
--- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
--- producer: what others have locked stays where it is.
+-- Moves messages from one queue to another, as from a queue with a misspelt name. What others have locked stays where it is.
+-- Nothing here waits for a handler. A step waits for producers 20 times at most, 1 ms each: a dedupe key that an open
+-- transaction has inserted cannot be seen without a wait.
 --
 -- Public functions: sluice.move_messages.
 
@@ -7455,11 +7483,11 @@ BEGIN
 END
 $$;
 
--- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
--- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
--- is free there.
-CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle: moved.
+-- duplicate: the key is taken. locked: a producer has inserted it, and its transaction has not ended within 1 ms. The pointer
+-- of the queue that it leaves stays: without its message, the key is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 #variable_conflict use_variable
 DECLARE
   window_end timestamptz := (
@@ -7470,22 +7498,22 @@ BEGIN
   IF FOUND THEN
     -- Its statements see what was committed before the lock.
     IF sluice_private.is_taken(m, target) THEN
-      RETURN false;
+      RETURN 'duplicate';
     END IF;
     UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
     WHERE d.queue = target AND d.key = m.dedupe_key;
-    RETURN true;
+    RETURN 'moved';
   END IF;
   INSERT INTO sluice.dedupe (queue, key, message_id, until)
   VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
-  RETURN FOUND;
+  RETURN CASE WHEN FOUND THEN 'moved' ELSE 'duplicate' END;
 EXCEPTION WHEN lock_not_available THEN
-  RETURN false;
+  RETURN 'locked';
 END
 $$;
 
--- Whether a message moves: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. Locks it.
--- holds: it waits for a retry, or holds its key.
+-- Whether a message moves: moved, or why it stays: in_flight, held, duplicate, locked (take_key). Null: it is not there any
+-- more. Locks it. holds: it waits for a retry, or holds its key.
 CREATE FUNCTION sluice_private.lock_moving(
   queue text, message_id bigint, target text, state_wanted text, moving bigint[], OUT result text, OUT holds boolean
 )
@@ -7501,10 +7529,10 @@ BEGIN
     result := NULL;
   ELSIF sluice_private.key_stays(m, moving) THEN
     result := 'held';
-  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+  ELSIF sluice_private.is_taken(m, target) THEN
     result := 'duplicate';
   ELSE
-    result := 'moved';
+    result := CASE WHEN m.dedupe_key IS NULL THEN 'moved' ELSE sluice_private.take_key(m, target) END;
     holds := m.slot IS NOT NULL
       AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
   END IF;
@@ -7565,7 +7593,8 @@ BEGIN
 END
 $$;
 
--- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most. A key of which a message
+-- stays is closed for the rest of the move, also if that message has gone since: others of the key have stayed behind it.
 CREATE FUNCTION sluice.move_messages(
   queue           text,
   target          text,
@@ -7576,8 +7605,9 @@ CREATE FUNCTION sluice.move_messages(
   enqueued_before timestamptz DEFAULT NULL,
   enqueued_after  timestamptz DEFAULT NULL,
   state           text        DEFAULT NULL,
-  dry_run         boolean     DEFAULT false
-) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+  dry_run         boolean     DEFAULT false,
+  after_keys      text[]      DEFAULT NULL
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint, next_keys text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
@@ -7585,14 +7615,14 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   m sluice.message;
   looked integer := 0;
+  waits integer := 0;
   result text;
   holds boolean;
   ids bigint[] := '{}';
   holding bigint[] := '{}';
-  -- Keys of messages that stay: the later ones of this step stay behind them.
-  staying text[] := '{}';
 BEGIN
   PERFORM sluice_private.check_move(queue, target, state);
+  next_keys := coalesce(after_keys, '{}');
   in_flight := 0;
   held := 0;
   duplicates := 0;
@@ -7610,8 +7640,9 @@ BEGIN
       OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     IF dry_run THEN
       result := sluice_private.would_move(m, target);
-    ELSIF m.ordering_key = ANY (staying) THEN
-      result := 'held';
+    ELSIF m.ordering_key = ANY (next_keys) THEN
+      held := held + 1;
+      CONTINUE;
     ELSE
       SELECT l.result, l.holds INTO result, holds FROM sluice_private.lock_moving(queue, m.id, target, state, ids) l;
     END IF;
@@ -7624,12 +7655,15 @@ BEGIN
       WHEN 'in_flight' THEN in_flight := in_flight + 1;
       WHEN 'held' THEN held := held + 1;
       WHEN 'duplicate' THEN duplicates := duplicates + 1;
+      WHEN 'locked' THEN
+        duplicates := duplicates + 1;
+        waits := waits + 1;
       ELSE NULL;
     END CASE;
-    IF result IN ('in_flight', 'duplicate') AND m.slot IS NOT NULL THEN
-      staying := staying || m.ordering_key::text;
+    IF result <> 'moved' AND m.slot IS NOT NULL AND NOT dry_run THEN
+      next_keys := next_keys || m.ordering_key::text;
     END IF;
-    EXIT WHEN cardinality(ids) >= 1000;
+    EXIT WHEN cardinality(ids) >= 1000 OR waits >= 20;
   END LOOP;
   moved := cardinality(ids);
   IF NOT dry_run AND moved > 0 THEN
@@ -7642,15 +7676,17 @@ BEGIN
     END IF;
     PERFORM sluice_private.wake(target);
   END IF;
-  IF looked < 10000 AND moved < 1000 THEN
+  IF looked < 10000 AND moved < 1000 AND waits < 20 THEN
     next_id := NULL;
+    next_keys := NULL;
   END IF;
   RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION sluice.move_messages IS
   'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
-  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
+  'call is one bounded step, from after_id on: call it again with next_id and next_keys, which keeps the order of keys, '
+  'until next_id is NULL. dry_run only counts them.';
 
 -- schema/60_message_views.sql
 --
@@ -7695,15 +7731,9 @@ END
 $$;
 
 CREATE VIEW sluice.workers AS
-SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
-       -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery()
-         THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes'
-       ELSE EXISTS (
-         SELECT FROM pg_catalog.pg_locks l
-         WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
-           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-       ) END AS alive,
+SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at, l.alive,
+       -- A heartbeat comes at least every 30 seconds. An open connection of a pooler proves nothing.
+       l.alive AND NOT w.pooled AND w.seen_at < (SELECT sluice_private.clock()) - interval '90 seconds' AS stale,
        (SELECT coalesce(sum(CASE WHEN b.leased THEN (
             -- Leased messages are settled one by one, and the row of their batch stays until the last of them is. The
             -- batch of a worker that hangs may be over for the server, and others have settled its messages.
@@ -7714,7 +7744,16 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
             WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
           ) END), 0)
         FROM sluice_private.batch_records() b WHERE b.worker_id = w.id)::integer AS in_flight
-FROM sluice.worker w;
+FROM sluice.worker w CROSS JOIN LATERAL (
+  -- The locks of the primary cannot be seen from a standby.
+  SELECT CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery()
+    THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes'
+  ELSE EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  ) END AS alive
+) l;
 SELECT sluice_private.describe('{workers}', $$
 *: Worker processes, with their queues and when they started.
 id: The worker's number, new at every start of a process.
@@ -7727,6 +7766,8 @@ started_at: When it registered.
 seen_at: Its last heartbeat.
 alive: Whether its control connection is open now; behind a pooler and on a standby, whether it sent a heartbeat in the
   last three minutes.
+stale: Whether its control connection is open, and it has sent no heartbeat for 90 seconds: the process hangs or is stopped, or
+  its machine is gone. Never behind a pooler.
 in_flight: How many messages it has in flight.
 $$);
 
@@ -8546,7 +8587,8 @@ CREATE TABLE sluice.backlog_sample (
   groups jsonb       NOT NULL
 ) WITH (vacuum_truncate = off);
 
--- Called by each pass of maintenance. Returns false if that was done within the last minute, or if there are no queues.
+-- Called by each pass of maintenance. Returns false if that was done within the last minute, or is being done, or if there are
+-- no queues.
 CREATE FUNCTION sluice_private.note_backlogs() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
@@ -8554,6 +8596,10 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
+  -- What another session has not committed cannot be seen. (746503, 64) and above are for groups.
+  IF NOT pg_try_advisory_xact_lock(746503, 1) THEN
+    RETURN false;
+  END IF;
   DELETE FROM sluice.backlog_sample s WHERE s.at < now_at - interval '2 days' OR s.at > now_at + interval '1 day';
   IF EXISTS (SELECT FROM sluice.backlog_sample s WHERE s.at > now_at - interval '55 seconds') THEN
     RETURN false;
@@ -8571,8 +8617,7 @@ BEGIN
            )) FILTER (WHERE u.unread > 0), '{}') AS all_of_them
     FROM sluice.groups u
   ) g
-  WHERE q.named + g.named > 0
-  ON CONFLICT (at) DO NOTHING;
+  WHERE q.named + g.named > 0;
   RETURN FOUND;
 END
 $$;
@@ -8652,7 +8697,7 @@ CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rest text := (
-    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '[[:space:]]+', ' ', 'g') END,
       '' ORDER BY t.nth)
     FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
   );
@@ -8792,7 +8837,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
     WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
     WHEN kind = 'index'
-      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
+      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', E'CREATE \\1INDEX CONCURRENTLY ') || ';'
     WHEN kind = 'trigger' AND broken = 'disabled'
       THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
     WHEN kind = 'trigger' THEN definition || ';'
@@ -8865,7 +8910,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) o
   WHERE c.kind = 'storage' AND c.now <> c.made
   UNION ALL
-  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
+  SELECT 'schema.changed', 'unknown', sluice_private.counted(count(*), 'definition'),
          format('Another version of the server has noted them, and they cannot be compared: %s',
            string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
          'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'
@@ -9039,13 +9084,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
   )
   SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
-         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
+         format('%s of %s of the %s %s in use, %s of them by Sluice', a.used, sluice_private.counted(a.most, 'connection'), a.subject,
+           CASE a.used WHEN 1 THEN 'is' ELSE 'are' END, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
   UNION ALL
   SELECT 'connections.planned', 'warning', a.subject,
-         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
-           a.most), a.remedy
+         format('%s may open %s at full load, and the %s allows %s', sluice_private.counted(p.workers, 'live worker'),
+           sluice_private.counted(p.connections, 'connection'), a.subject, a.most), a.remedy
   FROM allowed a CROSS JOIN LATERAL (
     SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
   ) p WHERE p.connections > a.most
@@ -9076,15 +9122,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) t
   )
   SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
-           s.part, s.name, s.dead),
+         format('%sautovacuum_enabled is off for %s, which has %s: they stay, and sweeps become slower',
+           s.part, s.name, sluice_private.counted(s.dead, 'dead row')),
          format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
   FROM stated s WHERE NOT s.enabled
   UNION ALL
   SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
-         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
-           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
-           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('%s has %s and %s%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
+           sluice_private.counted(s.dead, 'dead row'), sluice_private.counted(s.live, 'live one'),
+           CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
+           coalesce(sluice_private.duration_words_of(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
@@ -9130,7 +9177,7 @@ $$;
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
-    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+    format('the tables of Sluice have %s, the most in %s', sluice_private.counted(sum(s.n_dead_tup)::bigint, 'dead row'),
       (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
     ELSE 'the tables of Sluice have no dead rows yet' END
   FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
@@ -9151,28 +9198,28 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
-           sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
+           sluice_private.duration_words_of(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
   FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
-  SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
-         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
-           count(*)),
+  SELECT 'horizon.hidden', 'unknown', sluice_private.counted(count(*), 'session'),
+         format('%s may not see how long %s of other roles %s had a transaction open', current_user,
+           sluice_private.counted(count(*), 'session'), CASE count(*) WHEN 1 THEN 'has' ELSE 'have' END),
          format('GRANT pg_read_all_stats TO %I;', current_user)
   FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
   UNION ALL
   SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
          format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
            'be removed; %s',
-           p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
+           p.owner, sluice_private.duration_words_of(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
          format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
   FROM pg_prepared_xacts p
   WHERE p.database = current_database() AND p.prepared < sluice_private.clock() - open_for
   UNION ALL
   SELECT 'horizon.slot', 'warning', 'replication slot ' || r.slot_name,
-         format('It is %s, and keeps rows for a standby that were deleted up to %s transactions ago%s; %s',
-           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, age(r.xmin),
-           coalesce(', not in use for ' || sluice_private.say_age(sluice_private.clock()
+         format('It is %s, and keeps rows for a standby that were deleted up to %s ago%s; %s',
+           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, sluice_private.counted(age(r.xmin), 'transaction'),
+           coalesce(', not in use for ' || sluice_private.duration_words_of(sluice_private.clock()
              - (to_jsonb(r) ->> 'inactive_since')::timestamptz), ''), sluice_private.dead_rows()),
          CASE WHEN r.active THEN 'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby'
            ELSE format('SELECT pg_drop_replication_slot(%L); -- if its standby does not come back', r.slot_name) END
@@ -9181,7 +9228,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
   UNION ALL
   SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
-         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
+         format('A query on it keeps rows that were deleted up to %s ago; %s',
+           sluice_private.counted(age(s.backend_xmin), 'transaction'),
            sluice_private.dead_rows()),
          'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
   FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000
@@ -9204,27 +9252,30 @@ $$;
 --
 -- What the doctor finds in workers and queues.
 
+-- The command that ends a process. What a process has written about itself must not make another command of it.
+CREATE FUNCTION sluice_private.kill_command(host text, pid integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('kill -9 %s # on %s', pid, regexp_replace(host, '[^A-Za-z0-9.:_-]', '?', 'g'))
+$$;
+
 -- Worker processes that do nothing, or differ.
 CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
+    SELECT w.*, sluice_private.clock() - w.seen_at AS unseen, p.pooled, p.listening
     FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
   )
-  -- A heartbeat comes at least every 30 seconds.
   SELECT 'workers.stale', 'error', 'worker ' || w.name,
-         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
-           'or is stopped',
-           sluice_private.say_age(w.silent), w.in_flight),
-         -- What a process has written about itself must not make another command of it.
-         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
-  FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
+         format('Its connection is open, and it has sent no heartbeat for %s, with %s in flight: the process hangs or is '
+           'stopped', sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
+         sluice_private.kill_command(w.host, w.pid)
+  FROM worker w WHERE w.stale
   UNION ALL
   SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
-           sluice_private.say_age(w.silent), w.in_flight),
+         format('It vanished %s ago with %s in flight, and no other worker has noticed',
+           sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
          'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
+  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.unseen > interval '3 minutes'
   UNION ALL
   SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
          format('They run different versions of the library: %s', (
@@ -9233,7 +9284,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          'npx sluice status --json # names and versions; deploy the newest everywhere'
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+  SELECT 'workers.pooled', 'warning', sluice_private.counted(count(*), 'worker'),
          format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
            'process is not detected',
            string_agg(w.name, ', ' ORDER BY w.name)),
@@ -9243,7 +9294,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
   SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
          format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
-           sluice_private.say_age(w.silent)),
+           sluice_private.duration_words_of(w.unseen)),
          'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
          'listener.unavailable or connection.lost'
   FROM worker w
@@ -9327,17 +9378,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
-           sluice_private.say_age(sluice_private.clock() - o.since)),
+           sluice_private.duration_words_of(sluice_private.clock() - o.since)),
          'npx sluice work <module> # with a pipeline for it'
   FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- The first line of an error, without the passwords of URLs.
+-- The first line of an error, without the passwords of URLs. An error may be long, and the expression begins with a fixed
+-- text for that reason.
 CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1),
-    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+  SELECT left(regexp_replace(split_part(left(error, 4000), chr(10), 1),
+    '(://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', E'\\1***', 'g'), 200)
 $$;
 
 -- The same without its numbers: what failures of one kind have in common.
@@ -9413,14 +9465,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
   )
   SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
-         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
-           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - m.since), coalesce((
-             SELECT format(', with %s messages behind it', count(*)) FROM (
+         format('Message %s has failed %s, the first known time %s ago, and its key waits for it%s; the last '
+           'error: %s', m.id, sluice_private.counted(m.attempt, 'time'), sluice_private.duration_words_of(sluice_private.clock() - m.since), coalesce((
+             SELECT format(', with %s behind it', sluice_private.counted(count(*), 'message')) FROM (
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
            coalesce(sluice_private.error_line(m.last_error), 'none'))
-           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s of the queue %s as long', sluice_private.counted(m.keys - 3, 'more key'),
+             CASE m.keys - 3 WHEN 1 THEN 'waits' ELSE 'wait' END) ELSE '' END,
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
   FROM (
     -- Of each queue those that have waited longest.
@@ -9443,8 +9496,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
   )
   SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
-         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
-           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
+         format('Its limit of %s in flight has been used up for %s, by message %s in %s; others are due',
+           sluice_private.counted(q.concurrency, 'message'), sluice_private.duration_words_of(sluice_private.clock() - h.since), h.id, h.holder),
          format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
            q.queue, q.concurrency * 2)
   FROM sluice.queue q CROSS JOIN LATERAL (
@@ -9485,8 +9538,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
   )
   SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
-         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
-           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('The tenant''s limit of %s in flight has been used up for %s, by message %s in %s; others of it are due',
+           sluice_private.counted(t.most, 'message'), sluice_private.duration_words_of(sluice_private.clock() - t.since), t.id, t.holder),
          format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
            t.most * 2)
   FROM full_up t
@@ -9506,7 +9559,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'messages.crashing', 'warning', format('queue %s, message %s', c.queue, c.message_id),
          format('%s workers died or hung while they had it, the last one, %s, %s ago', count(*),
            (array_agg(c.worker ORDER BY c.crashed_at DESC))[1],
-           sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
+           sluice_private.duration_words_of(sluice_private.clock() - max(c.crashed_at))),
          format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
   FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
   ORDER BY count(*) DESC
@@ -9523,14 +9576,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
          format('Its next message should have been enqueued %s ago, and no worker has done it',
-           sluice_private.say_age(sluice_private.clock() - s.next_at)),
+           sluice_private.duration_words_of(sluice_private.clock() - s.next_at)),
          'npx sluice work <module> # any running worker enqueues what is due'
   FROM sluice.schedule s
   WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
   UNION ALL
   SELECT 'maintenance.late', 'warning', 'maintenance',
          format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
-           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
+           CASE WHEN isfinite(m.begun_at) THEN sluice_private.duration_words_of(sluice_private.clock() - m.begun_at) || ' ago'
              ELSE 'never' END),
          'npx sluice maintain # and see maintenanceInterval of the workers'
   FROM sluice.maintenance m
@@ -9573,8 +9626,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM part p WHERE p.held_until = 'infinity'
   UNION ALL
   SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
-         format('It has unread events in %s partitions, the oldest for %s, and no live worker reads them', u.partitions,
-           sluice_private.say_age(sluice_private.clock() - u.since)),
+         format('It has unread events in %s, the oldest for %s, and no live worker reads them',
+           sluice_private.counted(u.partitions, 'partition'),
+           sluice_private.duration_words_of(sluice_private.clock() - u.since)),
          'npx sluice work <module> # with a pipeline for it'
   FROM unread u
   WHERE u.since < sluice_private.clock() - interval '1 minute'
@@ -9589,7 +9643,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
          format('A transaction that has appended has been open for %s, %s: groups do not read the events after it',
-           sluice_private.say_age(sluice_private.clock() - r.open_since),
+           sluice_private.duration_words_of(sluice_private.clock() - r.open_since),
            CASE WHEN r.open_pid > 0 THEN 'in process ' || r.open_pid ELSE 'and is prepared' END),
          CASE WHEN r.open_pid > 0 THEN format('SELECT pg_terminate_backend(%s);', r.open_pid)
            ELSE 'SELECT gid, prepared FROM pg_prepared_xacts;' END
@@ -9598,7 +9652,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
          format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
-           sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
+           sluice_private.duration_words_of(sluice_private.clock() - k.closed_at), k.groups),
          format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
   FROM kept k WHERE k.groups IS NOT NULL
 $$;
@@ -9676,7 +9730,7 @@ COMMENT ON FUNCTION sluice.doctor IS
   'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
   'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
 
--- schema/80_reasons.sql
+-- schema/79_reasons.sql
 --
 -- What reasons are made of, and which sessions they name.
 --
@@ -9749,8 +9803,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       CASE WHEN facts ? 'hidden'
         THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
         ELSE concat(
-          ', ' || (facts ->> 'state') || ' for ' || sluice_private.span_words((facts ->> 'stateSince')::timestamptz),
-          ', in a transaction for ' || sluice_private.span_words((facts ->> 'transactionSince')::timestamptz)
+          ', ' || (facts ->> 'state') || ' for ' || sluice_private.duration_words_to((facts ->> 'stateSince')::timestamptz),
+          ', in a transaction for ' || sluice_private.duration_words_to((facts ->> 'transactionSince')::timestamptz)
         ) END) END
 $$;
 
@@ -9833,33 +9887,83 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
+-- schema/81_alone_reasons.sql
+--
+-- Reasons of what waits because a message has a worker process to itself, after processes died with it.
+
+-- Live workers whose only batch is one message that runs alone.
+CREATE FUNCTION sluice_private.alone_batches()
+RETURNS TABLE (worker_id integer, name text, queue text, message_id bigint, claimed_at timestamptz)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT w.id, w.name, b.queue, b.message_id, b.claimed_at
+  FROM (
+    SELECT b.worker_id, min(b.queue) AS queue, min(b.message_ids[1]) AS message_id, min(b.claimed_at) AS claimed_at
+    FROM sluice_private.batch_records() b
+    GROUP BY b.worker_id HAVING count(*) = 1 AND min(cardinality(b.message_ids)) = 1
+  ) b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  WHERE sluice_private.runs_alone(b.queue, b.message_id)
+$$;
+
+-- Each live worker of the queue that is not stale runs a message alone, three at most.
+CREATE FUNCTION sluice_private.why_all_workers_alone(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  WITH alone AS (SELECT a.* FROM sluice_private.alone_batches() a)
+  SELECT s.* FROM alone a CROSS JOIN LATERAL (
+    SELECT a.message_id < 0 AS is_event, CASE WHEN a.message_id < 0
+      THEN split_part(a.queue, ':', 1) || '/' || -a.message_id ELSE a.queue || '/' || a.message_id END AS path
+  ) n CROSS JOIN LATERAL sluice_private.say('alone',
+    format('Worker %s handles %s %s alone, for %s, because processes died with it: it takes nothing else until that has '
+      'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
+      sluice_private.duration_words_to(a.claimed_at)),
+    since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
+      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
+      'position', CASE WHEN n.is_event THEN -a.message_id END),
+    remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
+      ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
+  WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
+    AND NOT EXISTS (
+      SELECT FROM sluice.workers v
+      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT v.stale
+        AND NOT EXISTS (SELECT FROM alone o WHERE o.worker_id = v.id)
+    )
+  ORDER BY a.claimed_at LIMIT 3
+$$;
+
+-- It is due, and has to run alone itself: its workers have other messages in flight, or have just come to have none.
+CREATE FUNCTION sluice_private.why_waits_to_run_alone(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF m.due_at <= clock_timestamp() AND sluice_private.runs_alone(m.queue, m.id) AND EXISTS (
+    SELECT FROM sluice.workers w WHERE w.alive AND m.queue = ANY (w.queues)
+  ) THEN
+    RETURN NEXT sluice_private.say('alone',
+      'It waits for a worker process to be free, to run alone: processes died with it, and the next one must tell '
+      'whether it was the reason. After 30s of waiting for other messages of a process it runs beside them.',
+      since => m.due_at, remedy => format('npx sluice message cancel %s %s', m.queue, m.id));
+  END IF;
+END
+$$;
+
 -- schema/81_in_flight_reasons.sql
 --
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
 
--- A worker whose connection is open, and which has been silent for longer than 90 seconds: a heartbeat comes at least
--- every 30. A pooler's connection proves nothing. The doctor calls it workers.stale.
-CREATE FUNCTION sluice_private.is_stale(w sluice.worker) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT NOT w.pooled AND w.seen_at < clock_timestamp() - interval '90 seconds'
-$$;
-
+-- A worker that is stale, as sluice.workers says. The doctor calls it workers.stale.
 CREATE FUNCTION sluice_private.say_stale(w sluice.worker) RETURNS sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT sluice_private.say('worker_stale',
-    format('Worker %s (process %s on %s) has been silent for %s, and its connection is open: the process hangs or is '
-      'stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
-      sluice_private.span_words(w.seen_at)),
+    format('Worker %s (process %s on %s) has sent no heartbeat for %s, and its connection is open: the process hangs '
+      'or is stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
+      sluice_private.duration_words_to(w.seen_at)),
     since => w.seen_at, details => jsonb_build_object('worker', w.name, 'host', w.host, 'workerPid', w.pid),
-    -- What a process has written about itself must not make another command of it.
-    remedy => format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g')))
+    remedy => sluice_private.kill_command(w.host, w.pid))
 $$;
 
 -- The worker that has a message is such a one.
 CREATE FUNCTION sluice_private.why_owner_stale(worker_id integer) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.worker w CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE w.id = why_owner_stale.worker_id AND sluice_private.is_stale(w)
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.id = why_owner_stale.worker_id AND v.stale
 $$;
 
 -- A command where no worker is alive: any would do.
@@ -9920,7 +10024,7 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
         tries, batch.messages),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
@@ -9942,7 +10046,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
   CROSS JOIN LATERAL sluice_private.say('worker_gone',
     format('Worker %s, which had it, is gone: it was last seen %s ago. %s; the next look of a live worker counts the '
-      'attempt.', sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at), CASE WHEN holder IS NULL
+      'attempt.', sluice_private.quoted(w.name), sluice_private.duration_words_to(w.seen_at), CASE WHEN holder IS NULL
         THEN 'The server has freed the message' ELSE 'The message is free when the server ends its session' END),
     since => w.seen_at, details => jsonb_build_object('worker', w.name), remedy => sluice_private.start_a_worker()) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
@@ -9956,7 +10060,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY r.queue DESC, r.id DESC LIMIT 1000
   ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
     format('A cancel was asked for %s ago: it is removed when its handler has ended.',
-      sluice_private.span_words(r.asked_at)),
+      sluice_private.duration_words_to(r.asked_at)),
     since => r.asked_at) s
   WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
 $$;
@@ -9967,7 +10071,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner record;
   tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
-  left_words text := sluice_private.span_words(m.due_at);
+  left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
@@ -10019,7 +10123,7 @@ BEGIN
     RETURN NEXT sluice_private.say('crash_evidence',
       format('%s left unsettled: %s ago %s. %s failed so far%s.',
       sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.span_words(seen.last_at),
+      sluice_private.duration_words_to(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')
@@ -10029,63 +10133,6 @@ BEGIN
       since => seen.last_at,
       details => jsonb_build_object('count', seen.count, 'worker', seen.worker, 'kind', seen.kind,
         'alone', seen.alone));
-  END IF;
-END
-$$;
-
--- schema/82_alone_reasons.sql
---
--- Reasons of what waits because a message has a worker process to itself, after processes died with it.
-
--- Live workers whose only batch is one message that runs alone.
-CREATE FUNCTION sluice_private.alone_batches()
-RETURNS TABLE (worker_id integer, name text, queue text, message_id bigint, claimed_at timestamptz)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT w.id, w.name, b.queue, b.message_id, b.claimed_at
-  FROM (
-    SELECT b.worker_id, min(b.queue) AS queue, min(b.message_ids[1]) AS message_id, min(b.claimed_at) AS claimed_at
-    FROM sluice_private.batch_records() b
-    GROUP BY b.worker_id HAVING count(*) = 1 AND min(cardinality(b.message_ids)) = 1
-  ) b JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-  WHERE sluice_private.runs_alone(b.queue, b.message_id)
-$$;
-
--- Each live worker of the queue that is not silent runs a message alone, three at most.
-CREATE FUNCTION sluice_private.why_all_workers_alone(queue text) RETURNS SETOF sluice_private.reason
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  WITH alone AS (SELECT a.* FROM sluice_private.alone_batches() a)
-  SELECT s.* FROM alone a CROSS JOIN LATERAL (
-    SELECT a.message_id < 0 AS is_event, CASE WHEN a.message_id < 0
-      THEN split_part(a.queue, ':', 1) || '/' || -a.message_id ELSE a.queue || '/' || a.message_id END AS path
-  ) n CROSS JOIN LATERAL sluice_private.say('alone',
-    format('Worker %s handles %s %s alone, for %s, because processes died with it: it takes nothing else until that has '
-      'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
-      sluice_private.span_words(a.claimed_at)),
-    since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
-      'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
-      'position', CASE WHEN n.is_event THEN -a.message_id END),
-    remedy => CASE WHEN n.is_event THEN format('npx sluice explain %s %s', a.queue, n.path)
-      ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
-  WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
-    AND NOT EXISTS (
-      SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
-        AND NOT EXISTS (SELECT FROM alone o WHERE o.worker_id = v.id)
-    )
-  ORDER BY a.claimed_at LIMIT 3
-$$;
-
--- It is due, and has to run alone itself: its workers have other messages in flight, or have just come to have none.
-CREATE FUNCTION sluice_private.why_waits_to_run_alone(m sluice.message) RETURNS SETOF sluice_private.reason
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF m.due_at <= clock_timestamp() AND sluice_private.runs_alone(m.queue, m.id) AND EXISTS (
-    SELECT FROM sluice.workers w WHERE w.alive AND m.queue = ANY (w.queues)
-  ) THEN
-    RETURN NEXT sluice_private.say('alone',
-      'It waits for a worker process to be free, to run alone: processes died with it, and the next one must tell '
-      'whether it was the reason. After 30s of waiting for other messages of a process it runs beside them.',
-      since => m.due_at, remedy => format('npx sluice message cancel %s %s', m.queue, m.id));
   END IF;
 END
 $$;
@@ -10101,7 +10148,7 @@ BEGIN
   IF m.expires_at <= clock_timestamp() THEN
     RETURN NEXT sluice_private.say('expired',
       format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
-        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
+        sluice_private.duration_words_to(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
           WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
       since => m.expires_at, remedy => 'npx sluice maintain');
   END IF;
@@ -10121,14 +10168,14 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
   remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
-  left_words text := sluice_private.span_words(m.due_at);
+  left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
     RETURN NEXT sluice_private.say('retrying',
       format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
+        concat(m.attempt, ' of ' || most), sluice_private.duration_words_to(m.failed_at),
         coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
       since => m.failed_at, until => m.due_at, remedy => remedy,
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
@@ -10146,7 +10193,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
     format('%s "%s" was paused %s ago%s',
       CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
-      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
+      sluice_private.duration_words_to(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -10180,8 +10227,8 @@ BEGIN
          ELSE format('Live workers consume %s.', array_to_string(
            consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
-      || sluice_private.span_words(gone.seen_at) || ' ago.',
-    'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
+      || sluice_private.duration_words_to(gone.seen_at) || ' ago.',
+    'A claim took messages from it ' || sluice_private.duration_words_to(claimed_at) || ' ago.'),
     since => gone.seen_at,
     -- A queue that somebody has consumed, or set up, was meant.
     remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
@@ -10193,25 +10240,25 @@ BEGIN
 END
 $$;
 
--- Live workers of the queue, or of any with null, that are silent, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are stale, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.alive AND coalesce(why_workers_stale.queue = ANY (v.queues), true) AND sluice_private.is_stale(w)
+  WHERE v.stale AND coalesce(why_workers_stale.queue = ANY (v.queues), true)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue, or of any with null, are silent.
+-- All live workers of the queue, or of any with null, are stale.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
-    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-    WHERE v.alive AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true) AND NOT sluice_private.is_stale(w)
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true)
   )
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
--- workers of the queue, when the most silent was last seen if that is longer ago than a heartbeat of 10 seconds, the
+-- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
 -- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
 -- 'them'
 CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
@@ -10224,7 +10271,7 @@ DECLARE
   quiet_since timestamptz;
 BEGIN
   SELECT count(*) AS count, (array_agg(w.name ORDER BY w.seen_at))[1] AS name, min(w.seen_at) AS seen_at,
-         count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+         count(*) FILTER (WHERE v.stale) AS stale INTO live
   FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
   -- A worker polls once in 1 to 1.2 seconds by default.
   IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
@@ -10238,11 +10285,11 @@ BEGIN
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
       ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
         WHEN 1 THEN format('Worker %s consumes the queue%s, and has', sluice_private.quoted(live.name),
-          ', was last seen ' || sluice_private.span_words(quiet_since) || ' ago')
-        ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
+          ', was last seen ' || sluice_private.duration_words_to(quiet_since) || ' ago')
+        ELSE format('%s workers consume the queue (%s stale), and have', live.count, live.stale) END,
         CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END)
         || CASE WHEN live.count > 1 AND quiet_since IS NOT NULL THEN format(' Worker %s was last seen %s ago.',
-          sluice_private.quoted(live.name), sluice_private.span_words(quiet_since)) ELSE '' END END,
+          sluice_private.quoted(live.name), sluice_private.duration_words_to(quiet_since)) ELSE '' END END,
     jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight, 'lastSeenAt', quiet_since),
     CASE WHEN in_flight > 0 AND quiet_since IS NULL
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
@@ -10267,8 +10314,8 @@ BEGIN
     WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
     WHEN other.due_at <= clock_timestamp() THEN 'which is due'
     WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+      sluice_private.duration_words_to(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.duration_words_to(other.due_at)) END;
   RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
     'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
     since => other.failed_at, until => held_until,
@@ -10445,14 +10492,21 @@ BEGIN
     RETURN NEXT sluice_private.say(CASE tenant WHEN '' THEN 'queue_rate' ELSE 'tenant_rate' END,
       format('%s may begin %s in %s, and has begun them: the next token comes in %s.', CASE tenant
         WHEN '' THEN format('Queue "%s"', queue) ELSE 'Tenant ' || sluice_private.quoted(tenant) END,
-        sluice_private.counted(flow.rate, 'message'), sluice_private.ms_words(flow.ms),
-        sluice_private.span_words(next_at)),
+        sluice_private.counted(flow.rate, 'message'), sluice_private.duration_words(flow.ms),
+        sluice_private.duration_words_to(next_at)),
       until => next_at,
       details => jsonb_build_object('rate', flow.rate, 'rateMs', flow.ms, 'tenant', nullif(tenant, '')),
       remedy => format('npx sluice queue set %s --%srate %s/%sms', queue,
         CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, flow.rate * 2, flow.ms));
   END IF;
 END
+$$;
+
+-- Whether no session has locked a row. A call for each of 1,001 rows: only a row with a mark is looked up.
+CREATE FUNCTION sluice_private.is_unlocked(mark xid, locks jsonb) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN mark OPERATOR(pg_catalog.=) '0'::pg_catalog.xid THEN true
+    ELSE sluice_private.locker(mark, locks) IS NULL END
 $$;
 
 -- How many due messages wait before one that is due, of the 1,001 next to it in the order of claims: those that a session
@@ -10467,36 +10521,30 @@ DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
   IF m.slot IS NOT NULL THEN
-    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND l.is_free), count(*) > 1000
+    SELECT count(*) FILTER (WHERE e.ordering_key = m.ordering_key AND e.due_at <= now_at AND sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000
     INTO count, more FROM (
       SELECT e.ordering_key, e.due_at, e.xmax FROM sluice.message e
       WHERE e.queue = m.queue AND e.slot IS NOT NULL AND e.slot >= m.slot AND e.slot <= m.slot AND e.id < m.id
       ORDER BY e.slot, e.id LIMIT 1001
-    ) e CROSS JOIN LATERAL (
-      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
-    ) l;
+    ) e;
   ELSIF by_tenant THEN
-    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+    SELECT count(*) FILTER (WHERE sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
       SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
         SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.tenant IS NOT NULL AND e.tenant = m.tenant AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e CROSS JOIN LATERAL (
-      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
-    ) l;
+    ) e;
   ELSE
-    SELECT count(*) FILTER (WHERE l.is_free), count(*) > 1000 INTO count, more FROM (
+    SELECT count(*) FILTER (WHERE sluice_private.is_unlocked(e.xmax, locks)), count(*) > 1000 INTO count, more FROM (
       SELECT e.xmax FROM generate_series(0, m.priority) AS p (priority) CROSS JOIN LATERAL (
         SELECT e.id, e.xmax FROM sluice.message e
         WHERE e.queue = m.queue AND e.slot IS NULL AND e.priority = p.priority
           AND (e.due_at, e.id) < (CASE WHEN p.priority < m.priority THEN now_at ELSE m.due_at END, m.id)
         ORDER BY e.due_at, e.id LIMIT 1001
       ) e LIMIT 1001
-    ) e CROSS JOIN LATERAL (
-      SELECT CASE WHEN e.xmax = '0'::xid THEN true ELSE sluice_private.locker(e.xmax, locks) IS NULL END AS is_free
-    ) l;
+    ) e;
   END IF;
 END
 $$;
@@ -10511,7 +10559,7 @@ DECLARE
 BEGIN
   IF before.count > 0 OR before.more THEN
     RETURN NEXT sluice_private.say('behind', format('It has been due for %s, and %s%s before it%s.',
-      sluice_private.span_words(m.due_at),
+      sluice_private.duration_words_to(m.due_at),
       CASE WHEN before.more AND m.slot IS NOT NULL THEN 'more than 1,000 messages of its slot'
            WHEN before.more THEN 'more than 1,000 due messages'
            ELSE sluice_private.counted(before.count, 'due message') END
@@ -10528,7 +10576,7 @@ CREATE FUNCTION sluice_private.why_due_now(m sluice.message, locks jsonb) RETURN
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.takers_of(m.queue, m.due_at, 'it', locks) t
   CROSS JOIN LATERAL sluice_private.say('due_now',
-    format('It has been due for %s, and nothing is in its way: %s', sluice_private.span_words(m.due_at), t.words),
+    format('It has been due for %s, and nothing is in its way: %s', sluice_private.duration_words_to(m.due_at), t.words),
     since => m.due_at, details => t.details, remedy => t.remedy) s
 $$;
 
@@ -10584,7 +10632,7 @@ $$;
 CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
-    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
+    format('It became a dead letter %s ago: %s.', sluice_private.duration_words_to(d.died_at), left(d.reason, 200))
       || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
     since => d.died_at,
     details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
@@ -10595,7 +10643,7 @@ $$;
 CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
-    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
+    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.duration_words_to(c.completed_at), c.attempt, CASE
       WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
       WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
     since => c.completed_at,
@@ -10770,7 +10818,9 @@ CREATE FUNCTION sluice_private.why_key(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+  -- After --, a key that begins with - is no option.
+  freed_by text := format('npx sluice message free-key %s %s%s', queue, CASE WHEN dedupe_key LIKE '-%' THEN '-- ' END,
+    sluice_private.shell_word(dedupe_key));
 BEGIN
   IF holders <> '{}' THEN
     RETURN NEXT sluice_private.say('key_taken',
@@ -10782,12 +10832,12 @@ BEGIN
   ELSIF kept.until IS NOT NULL THEN
     RETURN NEXT sluice_private.say('key_kept',
       format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
-        sluice_private.span_words(kept.until)),
+        sluice_private.duration_words_to(kept.until)),
       until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
   ELSIF pointer.until > clock_timestamp() THEN
     RETURN NEXT sluice_private.say('key_kept',
       format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
-        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+        '(throttle).', name, pointer.message_id, sluice_private.duration_words_to(pointer.until)),
       until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
   ELSE
     RETURN NEXT sluice_private.say('key_free',
@@ -10908,7 +10958,7 @@ BEGIN
       CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
       format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream,
         part.next_position, part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''),
-        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
+        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.duration_words_to(part.held_until)
           ELSE 'It waits until the event is retried or skipped by hand' END),
       until => CASE WHEN isfinite(part.held_until) THEN part.held_until END,
       details => jsonb_build_object('partition', part.partition, 'position', part.next_position,
@@ -10953,7 +11003,7 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
         sluice_private.counted(batch.events, 'event')),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
@@ -11301,7 +11351,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM sluice_private.in_flight_of(queue, locks) h
   ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
     format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
-      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
+      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.duration_words_to(t.since)),
     since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
     remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
   WHERE t.count > 0
@@ -11437,7 +11487,7 @@ BEGIN
   SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
   RETURN NEXT sluice_private.say('due_now',
     format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
-      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.duration_words_to(due_at), coalesce(why, takers.words)),
     since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
     remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
 END
@@ -11448,7 +11498,7 @@ CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) R
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT sluice_private.say('due_now',
     format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
-      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.span_words(due_at),
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.duration_words_to(due_at),
       CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
     since => due_at, details => jsonb_build_object('limited', limited))
 $$;
@@ -11485,7 +11535,7 @@ BEGIN
   END IF;
   IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
+      format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
   END IF;
 END
 $$;
@@ -11517,7 +11567,7 @@ BEGIN
   RETURN QUERY SELECT * FROM unnest(opened[1:3]);
   RETURN NEXT CASE WHEN unread > 0
     THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
-      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      sluice_private.counted(unread, 'event'), sluice_private.duration_words_to(oldest)), since => oldest,
       details => jsonb_build_object('unread', unread))
     ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s"%s.', g.name, g.stream,
       CASE WHEN opened <> '{}' THEN ' that are committed' ELSE '' END)) END;
@@ -11625,8 +11675,8 @@ BEGIN
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',
       format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '
-        'if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
-      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
+        'if it is more than %s late (missed: %s).', sluice_private.duration_words_to(s.next_at),
+      sluice_private.duration_words(s.grace_ms), s.missed), since => s.next_at,
       remedy => format('npx sluice schedule run-now %s', s.name));
   ELSE
     RETURN NEXT sluice_private.say('not_planned',
@@ -11656,7 +11706,7 @@ BEGIN
   IF s.last_id IS NOT NULL THEN
     RETURN NEXT sluice_private.say('enqueued',
       format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
-      sluice_private.span_words(s.last_enqueued_at)), since => s.last_enqueued_at,
+      sluice_private.duration_words_to(s.last_enqueued_at)), since => s.last_enqueued_at,
       details => jsonb_build_object('message', s.last_id::text, 'occurrence', s.last_at),
       remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
   END IF;
@@ -11664,7 +11714,7 @@ BEGIN
     RETURN NEXT sluice_private.say('skipped',
       format('%s skipped since it was made: more than %s late (missed: %s)%s.',
         sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.ms_words(s.grace_ms), s.missed,
+      sluice_private.duration_words(s.grace_ms), s.missed,
       CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
       details => jsonb_build_object('skipped', s.skipped),
       remedy => format('npx sluice schedule get %s', s.name));
@@ -11692,7 +11742,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
-      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
+      format('The schedule was paused %s ago%s', sluice_private.duration_words_to(s.paused_at),
         coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
       since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
@@ -11728,7 +11778,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_overlap(s);
   IF s.paused_at IS NULL AND s.planned AND s.next_at > clock_timestamp() THEN
     RETURN NEXT sluice_private.say('not_due',
-      format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
+      format('Its next occurrence is in %s.', sluice_private.duration_words_to(s.next_at)),
       until => s.next_at, remedy => format('npx sluice schedule run-now %s', s.name));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.schedule_past(s);

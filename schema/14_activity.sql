@@ -10,7 +10,7 @@ CREATE TABLE sluice.worker_activity (
   worker_id integer     NOT NULL,
   number    integer     NOT NULL,
   at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-  queues    jsonb       NOT NULL,
+  queues    jsonb       NOT NULL CONSTRAINT "queues: an object" CHECK (jsonb_typeof(queues) = 'object'),
   CONSTRAINT worker_activity_pkey PRIMARY KEY (worker_id, number)
 ) WITH (vacuum_truncate = off);
 

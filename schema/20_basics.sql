@@ -110,8 +110,8 @@ CREATE FUNCTION sluice_private.check_type(type text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wrong text := CASE getdatabaseencoding()
-    WHEN 'UTF8' THEN '\x01-\x20\x7f-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff*'
-      ELSE '\x01-\x20\x7f*' END;
+    WHEN 'UTF8' THEN E'\\x01-\\x20\\x7f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff*'
+      ELSE E'\\x01-\\x20\\x7f*' END;
 BEGIN
   IF type <> '' AND type !~ ('^[^.' || wrong || ']+([.][^.' || wrong || ']+)*$') THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))

@@ -1,7 +1,7 @@
 -- Durations, counts and names as words of a sentence or of a command.
 
 -- A time by its two largest units, as the command line writes it: 3m 12s.
-CREATE FUNCTION sluice_private.ms_words(ms numeric) RETURNS text
+CREATE FUNCTION sluice_private.duration_words(ms numeric) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT regexp_replace(CASE
     WHEN s >= 86400 THEN format('%sd %sh', s / 86400, s % 86400 / 3600)
@@ -13,24 +13,24 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- How far an instant is from now, in the same words.
-CREATE FUNCTION sluice_private.span_words(at timestamptz) RETURNS text
+CREATE FUNCTION sluice_private.duration_words_to(at timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN isfinite(at) THEN sluice_private.ms_words(
+  SELECT CASE WHEN isfinite(at) THEN sluice_private.duration_words(
     abs(extract(epoch FROM at)::numeric - extract(epoch FROM clock_timestamp())::numeric) * 1000
   ) WHEN at IS NOT NULL THEN 'ever' END
 $$;
 
 -- The same of an interval; one below zero counts as zero.
-CREATE FUNCTION sluice_private.say_age(age interval) RETURNS text
+CREATE FUNCTION sluice_private.duration_words_of(age interval) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT sluice_private.ms_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
+  SELECT sluice_private.duration_words(greatest(extract(epoch FROM age)::numeric, 0) * 1000)
 $$;
 
 -- What users wrote, in quotes and in one line.
 CREATE FUNCTION sluice_private.quoted(given text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '"' || CASE WHEN length(line) > 200 THEN left(line, 200) || '...' ELSE line END || '"'
-  FROM (SELECT btrim(regexp_replace(left(given, 2000), '\s+', ' ', 'g')) AS line) l
+  FROM (SELECT btrim(regexp_replace(left(given, 2000), '[[:space:]]+', ' ', 'g')) AS line) l
 $$;
 
 -- What users wrote, as one word of a shell.

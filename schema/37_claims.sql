@@ -196,6 +196,9 @@ BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
   PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  -- As much as of a handler's error.
+  error := left(error, 4000);
+  reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
   policies := sluice_private.given_policies(policies);
   held := sluice_private.hold_claim(queue, claim_id);
   ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
@@ -214,7 +217,7 @@ BEGIN
       PERFORM sluice_private.postpone_locked(queue, ours,
         array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(nullif(reason, ''), 'no reason given'), error);
+      PERFORM sluice_private.dead_letter_claimed(queue, ours, coalesce(reason, 'no reason given'), error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
   PERFORM sluice_private.close_claim(held);

@@ -48,7 +48,7 @@ COMMENT ON FUNCTION sluice.remove_expired IS
 
 -- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
 -- are gone, requests to cancel that are an hour old, permits and buckets of tenants that have no messages, what workers did
--- two days ago, and actions that are older than they are kept. It notes the highest id of a message as well.
+-- two days ago, the ids that were noted then, and actions that are older than they are kept.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -61,7 +61,6 @@ DECLARE
   removed integer;
 BEGIN
   PERFORM sluice_private.check_most(most);
-  PERFORM sluice_private.mark_ids();
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -82,10 +81,11 @@ BEGIN
   removed := claims + crashes + requests;
   removed := removed + sluice_private.prune_limits(most - removed);
   removed := removed + sluice_private.prune_activity(most - removed);
+  removed := removed + sluice_private.prune_id_marks(most - removed);
   RETURN removed + sluice_private.prune_actions(most - removed);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
   'Deletes claims that expired an hour ago, crash counts of messages that are gone, requests to cancel that are an hour '
-  'old, limit records of tenants without messages, what workers did two days ago, and actions older than they are kept. '
-  'Returns how many.';
+  'old, limit records of tenants without messages, what workers did two days ago, ids noted two days ago, and actions '
+  'older than they are kept. Returns how many.';

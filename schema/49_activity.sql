@@ -28,21 +28,29 @@ BEGIN
   WITH part AS MATERIALIZED (
     SELECT q.key AS queue, date_bin(step, a.at, timestamptz '2000-01-01 00:00Z') AS at, q.value AS done
     FROM sluice.worker_activity a CROSS JOIN LATERAL jsonb_each(a.queues) AS q (key, value)
-    WHERE a.at > after AND (of_queue IS NULL OR q.key = of_queue)
+    WHERE a.at > after AND a.at < clock_timestamp() + interval '1 day' AND (of_queue IS NULL OR q.key = of_queue)
+      -- As a worker writes it: a login that may work may write anything, and one row must not break the sums of all.
+      AND q.value @@ 'strict $.acked >= 0 && $.retried >= 0 && $.snoozed >= 0 && $.dead >= 0 && $.batches >= 0
+        && $.waiting.maxMs >= 0 && $.handling.maxMs >= 0 && $.handling.totalMs >= 0
+        && !exists($.* ? (@ > 1000000000))
+        && !exists($.waiting.buckets.* ? (@.type() != "number"))
+        && !exists($.handling.buckets.* ? (@.type() != "number"))
+        && !exists($.** ? (@ < 0 || @ > 1000000000000000))'
   ), counted AS (
-    SELECT p.queue, p.at, sum((p.done ->> 'acked')::bigint)::bigint AS acked, sum((p.done ->> 'retried')::bigint)::bigint AS retried,
-           sum((p.done ->> 'snoozed')::bigint)::bigint AS snoozed, sum((p.done ->> 'dead')::bigint)::bigint AS dead,
-           sum((p.done ->> 'batches')::bigint)::bigint AS batches,
+    SELECT p.queue, p.at, sum((p.done ->> 'acked')::numeric)::bigint AS acked, sum((p.done ->> 'retried')::numeric)::bigint AS retried,
+           sum((p.done ->> 'snoozed')::numeric)::bigint AS snoozed, sum((p.done ->> 'dead')::numeric)::bigint AS dead,
+           sum((p.done ->> 'batches')::numeric)::bigint AS batches,
            max((p.done #>> '{waiting,maxMs}')::double precision) AS waiting_max,
            max((p.done #>> '{handling,maxMs}')::double precision) AS handling_max,
            sum((p.done #>> '{handling,totalMs}')::double precision) AS handling_total
     FROM part p
     GROUP BY p.queue, p.at
   ), bucket AS (
-    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::bigint) AS count
+    SELECT p.queue, p.at, k.kind, b.bucket::integer AS bucket, sum(b.count::numeric) AS count
     FROM part p
     CROSS JOIN (VALUES ('waiting'), ('handling')) AS k (kind)
     CROSS JOIN LATERAL jsonb_each_text(p.done -> k.kind -> 'buckets') AS b (bucket, count)
+    WHERE b.bucket ~ '^1?[0-9]{1,2}$'
     GROUP BY p.queue, p.at, k.kind, b.bucket::integer
   ), ranked AS (
     SELECT b.queue, b.at, b.kind,

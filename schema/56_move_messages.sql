@@ -1,5 +1,6 @@
--- Moves messages from one queue to another, as from a queue with a misspelt name. Nothing here waits for a handler or for a
--- producer: what others have locked stays where it is.
+-- Moves messages from one queue to another, as from a queue with a misspelt name. What others have locked stays where it is.
+-- Nothing here waits for a handler. A step waits for producers 20 times at most, 1 ms each: a dedupe key that an open
+-- transaction has inserted cannot be seen without a wait.
 --
 -- Public functions: sluice.move_messages.
 
@@ -40,11 +41,11 @@ BEGIN
 END
 $$;
 
--- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle. False:
--- the key is taken, or a producer has it locked. The pointer of the queue that it leaves stays: without its message, the key
--- is free there.
-CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+-- Lets a dedupe key of the target stand for a message that comes there, with what is left of the window of throttle: moved.
+-- duplicate: the key is taken. locked: a producer has inserted it, and its transaction has not ended within 1 ms. The pointer
+-- of the queue that it leaves stays: without its message, the key is free there.
+CREATE FUNCTION sluice_private.take_key(m sluice.message, target text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 #variable_conflict use_variable
 DECLARE
   window_end timestamptz := (
@@ -55,22 +56,22 @@ BEGIN
   IF FOUND THEN
     -- Its statements see what was committed before the lock.
     IF sluice_private.is_taken(m, target) THEN
-      RETURN false;
+      RETURN 'duplicate';
     END IF;
     UPDATE sluice.dedupe d SET message_id = m.id, running_id = NULL, until = window_end
     WHERE d.queue = target AND d.key = m.dedupe_key;
-    RETURN true;
+    RETURN 'moved';
   END IF;
   INSERT INTO sluice.dedupe (queue, key, message_id, until)
   VALUES (target, m.dedupe_key, m.id, window_end) ON CONFLICT DO NOTHING;
-  RETURN FOUND;
+  RETURN CASE WHEN FOUND THEN 'moved' ELSE 'duplicate' END;
 EXCEPTION WHEN lock_not_available THEN
-  RETURN false;
+  RETURN 'locked';
 END
 $$;
 
--- Whether a message moves: moved, or why it stays: in_flight, held, duplicate. Null: it is not there any more. Locks it.
--- holds: it waits for a retry, or holds its key.
+-- Whether a message moves: moved, or why it stays: in_flight, held, duplicate, locked (take_key). Null: it is not there any
+-- more. Locks it. holds: it waits for a retry, or holds its key.
 CREATE FUNCTION sluice_private.lock_moving(
   queue text, message_id bigint, target text, state_wanted text, moving bigint[], OUT result text, OUT holds boolean
 )
@@ -86,10 +87,10 @@ BEGIN
     result := NULL;
   ELSIF sluice_private.key_stays(m, moving) THEN
     result := 'held';
-  ELSIF sluice_private.is_taken(m, target) OR m.dedupe_key IS NOT NULL AND NOT sluice_private.take_key(m, target) THEN
+  ELSIF sluice_private.is_taken(m, target) THEN
     result := 'duplicate';
   ELSE
-    result := 'moved';
+    result := CASE WHEN m.dedupe_key IS NULL THEN 'moved' ELSE sluice_private.take_key(m, target) END;
     holds := m.slot IS NOT NULL
       AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
   END IF;
@@ -150,7 +151,8 @@ BEGIN
 END
 $$;
 
--- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most.
+-- At most 1,000 messages, behind after_id in the order of their ids, and it looks at 10,000 at most. A key of which a message
+-- stays is closed for the rest of the move, also if that message has gone since: others of the key have stayed behind it.
 CREATE FUNCTION sluice.move_messages(
   queue           text,
   target          text,
@@ -161,8 +163,9 @@ CREATE FUNCTION sluice.move_messages(
   enqueued_before timestamptz DEFAULT NULL,
   enqueued_after  timestamptz DEFAULT NULL,
   state           text        DEFAULT NULL,
-  dry_run         boolean     DEFAULT false
-) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint)
+  dry_run         boolean     DEFAULT false,
+  after_keys      text[]      DEFAULT NULL
+) RETURNS TABLE (moved integer, in_flight integer, held integer, duplicates integer, next_id bigint, next_keys text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
@@ -170,14 +173,14 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   m sluice.message;
   looked integer := 0;
+  waits integer := 0;
   result text;
   holds boolean;
   ids bigint[] := '{}';
   holding bigint[] := '{}';
-  -- Keys of messages that stay: the later ones of this step stay behind them.
-  staying text[] := '{}';
 BEGIN
   PERFORM sluice_private.check_move(queue, target, state);
+  next_keys := coalesce(after_keys, '{}');
   in_flight := 0;
   held := 0;
   duplicates := 0;
@@ -195,8 +198,9 @@ BEGIN
       OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     IF dry_run THEN
       result := sluice_private.would_move(m, target);
-    ELSIF m.ordering_key = ANY (staying) THEN
-      result := 'held';
+    ELSIF m.ordering_key = ANY (next_keys) THEN
+      held := held + 1;
+      CONTINUE;
     ELSE
       SELECT l.result, l.holds INTO result, holds FROM sluice_private.lock_moving(queue, m.id, target, state, ids) l;
     END IF;
@@ -209,12 +213,15 @@ BEGIN
       WHEN 'in_flight' THEN in_flight := in_flight + 1;
       WHEN 'held' THEN held := held + 1;
       WHEN 'duplicate' THEN duplicates := duplicates + 1;
+      WHEN 'locked' THEN
+        duplicates := duplicates + 1;
+        waits := waits + 1;
       ELSE NULL;
     END CASE;
-    IF result IN ('in_flight', 'duplicate') AND m.slot IS NOT NULL THEN
-      staying := staying || m.ordering_key::text;
+    IF result <> 'moved' AND m.slot IS NOT NULL AND NOT dry_run THEN
+      next_keys := next_keys || m.ordering_key::text;
     END IF;
-    EXIT WHEN cardinality(ids) >= 1000;
+    EXIT WHEN cardinality(ids) >= 1000 OR waits >= 20;
   END LOOP;
   moved := cardinality(ids);
   IF NOT dry_run AND moved > 0 THEN
@@ -227,12 +234,14 @@ BEGIN
     END IF;
     PERFORM sluice_private.wake(target);
   END IF;
-  IF looked < 10000 AND moved < 1000 THEN
+  IF looked < 10000 AND moved < 1000 AND waits < 20 THEN
     next_id := NULL;
+    next_keys := NULL;
   END IF;
   RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION sluice.move_messages IS
   'Moves messages of a queue that are not in flight and match all given filters to the queue target, with their ids. Each '
-  'call is one bounded step, from after_id on: call it again with next_id until that is NULL. dry_run only counts them.';
+  'call is one bounded step, from after_id on: call it again with next_id and next_keys, which keeps the order of keys, '
+  'until next_id is NULL. dry_run only counts them.';

@@ -39,15 +39,9 @@ END
 $$;
 
 CREATE VIEW sluice.workers AS
-SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
-       -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery()
-         THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes'
-       ELSE EXISTS (
-         SELECT FROM pg_catalog.pg_locks l
-         WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
-           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-       ) END AS alive,
+SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at, l.alive,
+       -- A heartbeat comes at least every 30 seconds. An open connection of a pooler proves nothing.
+       l.alive AND NOT w.pooled AND w.seen_at < (SELECT sluice_private.clock()) - interval '90 seconds' AS stale,
        (SELECT coalesce(sum(CASE WHEN b.leased THEN (
             -- Leased messages are settled one by one, and the row of their batch stays until the last of them is. The
             -- batch of a worker that hangs may be over for the server, and others have settled its messages.
@@ -58,7 +52,16 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
             WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
           ) END), 0)
         FROM sluice_private.batch_records() b WHERE b.worker_id = w.id)::integer AS in_flight
-FROM sluice.worker w;
+FROM sluice.worker w CROSS JOIN LATERAL (
+  -- The locks of the primary cannot be seen from a standby.
+  SELECT CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery()
+    THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes'
+  ELSE EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  ) END AS alive
+) l;
 SELECT sluice_private.describe('{workers}', $$
 *: Worker processes, with their queues and when they started.
 id: The worker's number, new at every start of a process.
@@ -71,6 +74,8 @@ started_at: When it registered.
 seen_at: Its last heartbeat.
 alive: Whether its control connection is open now; behind a pooler and on a standby, whether it sent a heartbeat in the
   last three minutes.
+stale: Whether its control connection is open, and it has sent no heartbeat for 90 seconds: the process hangs or is stopped, or
+  its machine is gone. Never behind a pooler.
 in_flight: How many messages it has in flight.
 $$);
 

@@ -9,7 +9,8 @@ CREATE TABLE sluice.backlog_sample (
   groups jsonb       NOT NULL
 ) WITH (vacuum_truncate = off);
 
--- Called by each pass of maintenance. Returns false if that was done within the last minute, or if there are no queues.
+-- Called by each pass of maintenance. Returns false if that was done within the last minute, or is being done, or if there are
+-- no queues.
 CREATE FUNCTION sluice_private.note_backlogs() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
@@ -17,6 +18,10 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
 BEGIN
+  -- What another session has not committed cannot be seen. (746503, 64) and above are for groups.
+  IF NOT pg_try_advisory_xact_lock(746503, 1) THEN
+    RETURN false;
+  END IF;
   DELETE FROM sluice.backlog_sample s WHERE s.at < now_at - interval '2 days' OR s.at > now_at + interval '1 day';
   IF EXISTS (SELECT FROM sluice.backlog_sample s WHERE s.at > now_at - interval '55 seconds') THEN
     RETURN false;
@@ -34,8 +39,7 @@ BEGIN
            )) FILTER (WHERE u.unread > 0), '{}') AS all_of_them
     FROM sluice.groups u
   ) g
-  WHERE q.named + g.named > 0
-  ON CONFLICT (at) DO NOTHING;
+  WHERE q.named + g.named > 0;
   RETURN FOUND;
 END
 $$;

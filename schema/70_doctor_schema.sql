@@ -27,7 +27,7 @@ CREATE FUNCTION sluice_private.flat_definition(definition text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   rest text := (
-    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '\s+', ' ', 'g') END,
+    SELECT string_agg(CASE WHEN t.part[1] ~ '^[''"]' THEN 'L' || md5(t.part[1]) ELSE regexp_replace(t.part[1], '[[:space:]]+', ' ', 'g') END,
       '' ORDER BY t.nth)
     FROM regexp_matches(definition, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"|[^''"]+', 'g') WITH ORDINALITY AS t (part, nth)
   );
@@ -167,7 +167,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHEN kind = 'index' AND broken = 'invalid' THEN format('REINDEX INDEX CONCURRENTLY %s;', name)
     WHEN kind = 'index' AND definition LIKE '% ON ONLY %' THEN replace(definition, ' ON ONLY ', ' ON ') || ';'
     WHEN kind = 'index'
-      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', 'CREATE \1INDEX CONCURRENTLY ') || ';'
+      THEN regexp_replace(definition, '^CREATE (UNIQUE )?INDEX ', E'CREATE \\1INDEX CONCURRENTLY ') || ';'
     WHEN kind = 'trigger' AND broken = 'disabled'
       THEN format('ALTER TABLE %s ENABLE TRIGGER %s;', relation, substr(name, length(relation) + 2))
     WHEN kind = 'trigger' THEN definition || ';'
@@ -240,7 +240,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) o
   WHERE c.kind = 'storage' AND c.now <> c.made
   UNION ALL
-  SELECT 'schema.changed', 'unknown', format('%s definitions', count(*)),
+  SELECT 'schema.changed', 'unknown', sluice_private.counted(count(*), 'definition'),
          format('Another version of the server has noted them, and they cannot be compared: %s',
            string_agg(c.kind || ' ' || c.name, ', ' ORDER BY c.kind, c.name)),
          'SELECT sluice_private.note_definitions(); -- once, if the server was upgraded and no other finding schema.* is left'

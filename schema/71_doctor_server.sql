@@ -72,13 +72,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE r.rolconnlimit > 0 AND NOT r.rolsuper GROUP BY r.rolname, r.rolconnlimit
   )
   SELECT 'connections.few', CASE WHEN a.used >= a.most THEN 'error' ELSE 'warning' END, a.subject,
-         format('%s of %s connections of the %s are in use, %s of them by Sluice', a.used, a.most, a.subject, a.own),
+         format('%s of %s of the %s %s in use, %s of them by Sluice', a.used, sluice_private.counted(a.most, 'connection'), a.subject,
+           CASE a.used WHEN 1 THEN 'is' ELSE 'are' END, a.own),
          a.remedy
   FROM allowed a WHERE a.used >= a.most * 0.8
   UNION ALL
   SELECT 'connections.planned', 'warning', a.subject,
-         format('%s live workers may open %s connections at full load, and the %s allows %s', p.workers, p.connections, a.subject,
-           a.most), a.remedy
+         format('%s may open %s at full load, and the %s allows %s', sluice_private.counted(p.workers, 'live worker'),
+           sluice_private.counted(p.connections, 'connection'), a.subject, a.most), a.remedy
   FROM allowed a CROSS JOIN LATERAL (
     SELECT count(*) AS workers, sum(p.connections) AS connections FROM planned p WHERE a.role IS NULL OR p.usename = a.role
   ) p WHERE p.connections > a.most
@@ -109,15 +110,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) t
   )
   SELECT 'vacuum.off', 'error', 'table ' || s.name,
-         format('%sautovacuum_enabled is off for %s, which has %s dead rows: they stay, and sweeps become slower',
-           s.part, s.name, s.dead),
+         format('%sautovacuum_enabled is off for %s, which has %s: they stay, and sweeps become slower',
+           s.part, s.name, sluice_private.counted(s.dead, 'dead row')),
          format('ALTER TABLE %s RESET (%sautovacuum_enabled);', s.name, s.part)
   FROM stated s WHERE NOT s.enabled
   UNION ALL
   SELECT 'vacuum.behind', 'warning', 'table ' || s.name,
-         format('%s has %s dead rows and %s live ones%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
-           s.dead, s.live, CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
-           coalesce(sluice_private.say_age(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
+         format('%s has %s and %s%s; autovacuum should begin at %s; the last vacuum was %s', s.name,
+           sluice_private.counted(s.dead, 'dead row'), sluice_private.counted(s.live, 'live one'),
+           CASE s.part WHEN '' THEN '' ELSE ' in the table of its long values' END, ceil(s.due),
+           coalesce(sluice_private.duration_words_of(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
 $$;
@@ -163,7 +165,7 @@ $$;
 CREATE FUNCTION sluice_private.dead_rows() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN sum(s.n_dead_tup) > 0 THEN
-    format('the tables of Sluice have %s dead rows, the most in %s', sum(s.n_dead_tup),
+    format('the tables of Sluice have %s, the most in %s', sluice_private.counted(sum(s.n_dead_tup)::bigint, 'dead row'),
       (array_agg(s.relid::regclass::text ORDER BY s.n_dead_tup DESC))[1])
     ELSE 'the tables of Sluice have no dead rows yet' END
   FROM pg_stat_all_tables s WHERE s.schemaname = 'sluice'
@@ -184,28 +186,28 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('A session of %s (%s), %s, has had a transaction open for %s: no row that was deleted since can be '
            'removed; %s',
            s.usename, coalesce(nullif(s.application_name, ''), 'without a name'), coalesce(s.state, 'of unknown state'),
-           sluice_private.say_age(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
+           sluice_private.duration_words_of(sluice_private.clock() - s.xact_start), sluice_private.dead_rows()),
          format('SELECT pg_terminate_backend(%s);', s.pid)
   FROM session s WHERE s.xact_start < sluice_private.clock() - open_for ORDER BY s.xact_start)
   UNION ALL
-  SELECT 'horizon.hidden', 'unknown', format('%s sessions', count(*)),
-         format('%s may not see how long %s sessions of other roles have had their transactions open', current_user,
-           count(*)),
+  SELECT 'horizon.hidden', 'unknown', sluice_private.counted(count(*), 'session'),
+         format('%s may not see how long %s of other roles %s had a transaction open', current_user,
+           sluice_private.counted(count(*), 'session'), CASE count(*) WHEN 1 THEN 'has' ELSE 'have' END),
          format('GRANT pg_read_all_stats TO %I;', current_user)
   FROM session s WHERE s.xact_start IS NULL HAVING count(*) > 0
   UNION ALL
   SELECT 'horizon.prepared', 'warning', 'prepared transaction ' || quote_literal(p.gid),
          format('%s prepared it %s ago, and it is neither committed nor rolled back: no row that was deleted since can '
            'be removed; %s',
-           p.owner, sluice_private.say_age(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
+           p.owner, sluice_private.duration_words_of(sluice_private.clock() - p.prepared), sluice_private.dead_rows()),
          format('ROLLBACK PREPARED %L; -- or COMMIT PREPARED', p.gid)
   FROM pg_prepared_xacts p
   WHERE p.database = current_database() AND p.prepared < sluice_private.clock() - open_for
   UNION ALL
   SELECT 'horizon.slot', 'warning', 'replication slot ' || r.slot_name,
-         format('It is %s, and keeps rows for a standby that were deleted up to %s transactions ago%s; %s',
-           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, age(r.xmin),
-           coalesce(', not in use for ' || sluice_private.say_age(sluice_private.clock()
+         format('It is %s, and keeps rows for a standby that were deleted up to %s ago%s; %s',
+           CASE WHEN r.active THEN 'in use' ELSE 'not in use' END, sluice_private.counted(age(r.xmin), 'transaction'),
+           coalesce(', not in use for ' || sluice_private.duration_words_of(sluice_private.clock()
              - (to_jsonb(r) ->> 'inactive_since')::timestamptz), ''), sluice_private.dead_rows()),
          CASE WHEN r.active THEN 'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby'
            ELSE format('SELECT pg_drop_replication_slot(%L); -- if its standby does not come back', r.slot_name) END
@@ -214,7 +216,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     AND coalesce((to_jsonb(r) ->> 'inactive_since')::timestamptz < sluice_private.clock() - open_for, true))
   UNION ALL
   SELECT 'horizon.standby', 'warning', format('standby %s', coalesce(nullif(s.application_name, ''), s.pid::text)),
-         format('A query on it keeps rows that were deleted up to %s transactions ago; %s', age(s.backend_xmin),
+         format('A query on it keeps rows that were deleted up to %s ago; %s',
+           sluice_private.counted(age(s.backend_xmin), 'transaction'),
            sluice_private.dead_rows()),
          'ALTER SYSTEM SET hot_standby_feedback = off; -- on the standby, or end the query there'
   FROM pg_stat_replication s WHERE age(s.backend_xmin) >= 10000

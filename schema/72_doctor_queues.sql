@@ -1,26 +1,29 @@
 -- What the doctor finds in workers and queues.
 
+-- The command that ends a process. What a process has written about itself must not make another command of it.
+CREATE FUNCTION sluice_private.kill_command(host text, pid integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('kill -9 %s # on %s', pid, regexp_replace(host, '[^A-Za-z0-9.:_-]', '?', 'g'))
+$$;
+
 -- Worker processes that do nothing, or differ.
 CREATE FUNCTION sluice_private.doctor_workers(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH worker AS MATERIALIZED (
-    SELECT w.*, sluice_private.clock() - w.seen_at AS silent, p.pooled, p.listening
+    SELECT w.*, sluice_private.clock() - w.seen_at AS unseen, p.pooled, p.listening
     FROM sluice.workers w JOIN sluice.worker p ON p.id = w.id
   )
-  -- A heartbeat comes at least every 30 seconds.
   SELECT 'workers.stale', 'error', 'worker ' || w.name,
-         format('Its connection is open, and it has been silent for %s with %s messages in flight: the process hangs '
-           'or is stopped',
-           sluice_private.say_age(w.silent), w.in_flight),
-         -- What a process has written about itself must not make another command of it.
-         format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g'))
-  FROM worker w WHERE w.alive AND NOT w.pooled AND w.silent > interval '90 seconds'
+         format('Its connection is open, and it has sent no heartbeat for %s, with %s in flight: the process hangs or is '
+           'stopped', sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
+         sluice_private.kill_command(w.host, w.pid)
+  FROM worker w WHERE w.stale
   UNION ALL
   SELECT 'workers.gone', 'warning', 'worker ' || w.name,
-         format('It vanished %s ago with %s messages in flight, and no other worker has noticed',
-           sluice_private.say_age(w.silent), w.in_flight),
+         format('It vanished %s ago with %s in flight, and no other worker has noticed',
+           sluice_private.duration_words_of(w.unseen), sluice_private.counted(w.in_flight, 'message')),
          'npx sluice work <module> # any worker notices within a minute'
-  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.silent > interval '3 minutes'
+  FROM worker w WHERE NOT w.alive AND w.in_flight > 0 AND w.unseen > interval '3 minutes'
   UNION ALL
   SELECT 'workers.versions', 'warning', format('%s workers', count(*)),
          format('They run different versions of the library: %s', (
@@ -29,7 +32,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          'npx sluice status --json # names and versions; deploy the newest everywhere'
   FROM worker w WHERE w.alive HAVING count(DISTINCT w.version) > 1
   UNION ALL
-  SELECT 'workers.pooled', 'warning', format('%s worker%s', count(*), CASE WHEN count(*) > 1 THEN 's' END),
+  SELECT 'workers.pooled', 'warning', sluice_private.counted(count(*), 'worker'),
          format('Behind a pooler without a direct connection: %s. No notification gets there, and a message that kills its '
            'process is not detected',
            string_agg(w.name, ', ' ORDER BY w.name)),
@@ -39,7 +42,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   -- A listener is up within seconds. What a process has not said, because it has just started, is no finding.
   SELECT 'workers.not_listening', 'warning', 'worker ' || w.name,
          format('No notification reaches it, by its heartbeat %s ago: it finds messages by its poll',
-           sluice_private.say_age(w.silent)),
+           sluice_private.duration_words_of(w.unseen)),
          'SELECT pid, state FROM pg_stat_activity WHERE application_name = ''sluice listener''; -- its log has the reason, as '
          'listener.unavailable or connection.lost'
   FROM worker w
@@ -123,17 +126,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
-           sluice_private.say_age(sluice_private.clock() - o.since)),
+           sluice_private.duration_words_of(sluice_private.clock() - o.since)),
          'npx sluice work <module> # with a pipeline for it'
   FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
 
--- The first line of an error, without the passwords of URLs.
+-- The first line of an error, without the passwords of URLs. An error may be long, and the expression begins with a fixed
+-- text for that reason.
 CREATE FUNCTION sluice_private.error_line(error text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT left(regexp_replace(split_part(error, chr(10), 1),
-    '(\m[A-Za-z][A-Za-z0-9+.-]*://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', '\1***', 'g'), 200)
+  SELECT left(regexp_replace(split_part(left(error, 4000), chr(10), 1),
+    '(://[^[:space:]:/?#@"'']*:)[^[:space:]"'']*(?=@)', E'\\1***', 'g'), 200)
 $$;
 
 -- The same without its numbers: what failures of one kind have in common.

@@ -21,14 +21,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
   )
   SELECT 'keys.held', 'warning', format('queue %s, key %s', m.queue, coalesce(m.ordering_key, '(all)')),
-         format('Message %s has failed %s times, the first known time %s ago, and its key waits for it%s; the last '
-           'error: %s', m.id, m.attempt, sluice_private.say_age(sluice_private.clock() - m.since), coalesce((
-             SELECT format(', with %s messages behind it', count(*)) FROM (
+         format('Message %s has failed %s, the first known time %s ago, and its key waits for it%s; the last '
+           'error: %s', m.id, sluice_private.counted(m.attempt, 'time'), sluice_private.duration_words_of(sluice_private.clock() - m.since), coalesce((
+             SELECT format(', with %s behind it', sluice_private.counted(count(*), 'message')) FROM (
                SELECT b.ordering_key FROM sluice.message b WHERE b.queue = m.queue AND b.slot = m.slot AND b.id > m.id
                ORDER BY b.id LIMIT 1000
              ) b WHERE b.ordering_key = m.ordering_key HAVING m.slot IS NOT NULL), ''),
            coalesce(sluice_private.error_line(m.last_error), 'none'))
-           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s more keys of the queue wait as long', m.keys - 3) ELSE '' END,
+           || CASE WHEN m.place = 3 AND m.keys > 3 THEN format('. %s of the queue %s as long', sluice_private.counted(m.keys - 3, 'more key'),
+             CASE m.keys - 3 WHEN 1 THEN 'waits' ELSE 'wait' END) ELSE '' END,
          format('npx sluice message run-now %s %s # or: npx sluice message cancel %s %s', m.queue, m.id, m.queue, m.id)
   FROM (
     -- Of each queue those that have waited longest.
@@ -51,8 +52,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WHERE f.worker_alive IS NOT FALSE GROUP BY f.queue, f.id
   )
   SELECT 'limits.stuck', 'warning', 'queue ' || q.queue,
-         format('Its limit of %s messages in flight has been used up for %s, by message %s in %s; others are due',
-           q.concurrency, sluice_private.say_age(sluice_private.clock() - h.since), h.id, h.holder),
+         format('Its limit of %s in flight has been used up for %s, by message %s in %s; others are due',
+           sluice_private.counted(q.concurrency, 'message'), sluice_private.duration_words_of(sluice_private.clock() - h.since), h.id, h.holder),
          format('npx sluice message cancel %s %s # or: npx sluice queue set %s --concurrency %s', q.queue, h.id,
            q.queue, q.concurrency * 2)
   FROM sluice.queue q CROSS JOIN LATERAL (
@@ -93,8 +94,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
   )
   SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
-         format('The tenant''s limit of %s messages in flight has been used up for %s, by message %s in %s; others of it are due',
-           t.most, sluice_private.say_age(sluice_private.clock() - t.since), t.id, t.holder),
+         format('The tenant''s limit of %s in flight has been used up for %s, by message %s in %s; others of it are due',
+           sluice_private.counted(t.most, 'message'), sluice_private.duration_words_of(sluice_private.clock() - t.since), t.id, t.holder),
          format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
            t.most * 2)
   FROM full_up t
@@ -114,7 +115,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'messages.crashing', 'warning', format('queue %s, message %s', c.queue, c.message_id),
          format('%s workers died or hung while they had it, the last one, %s, %s ago', count(*),
            (array_agg(c.worker ORDER BY c.crashed_at DESC))[1],
-           sluice_private.say_age(sluice_private.clock() - max(c.crashed_at))),
+           sluice_private.duration_words_of(sluice_private.clock() - max(c.crashed_at))),
          format('npx sluice message cancel %s %s # if it is to blame', c.queue, c.message_id)
   FROM sluice.crash c WHERE c.kind <> 'lost' GROUP BY c.queue, c.message_id HAVING count(*) > 1
   ORDER BY count(*) DESC
@@ -131,14 +132,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
          format('Its next message should have been enqueued %s ago, and no worker has done it',
-           sluice_private.say_age(sluice_private.clock() - s.next_at)),
+           sluice_private.duration_words_of(sluice_private.clock() - s.next_at)),
          'npx sluice work <module> # any running worker enqueues what is due'
   FROM sluice.schedule s
   WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
   UNION ALL
   SELECT 'maintenance.late', 'warning', 'maintenance',
          format('Workers run, and the last pass began %s: expired messages, history and segments of streams stay',
-           CASE WHEN isfinite(m.begun_at) THEN sluice_private.say_age(sluice_private.clock() - m.begun_at) || ' ago'
+           CASE WHEN isfinite(m.begun_at) THEN sluice_private.duration_words_of(sluice_private.clock() - m.begun_at) || ' ago'
              ELSE 'never' END),
          'npx sluice maintain # and see maintenanceInterval of the workers'
   FROM sluice.maintenance m
@@ -181,8 +182,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM part p WHERE p.held_until = 'infinity'
   UNION ALL
   SELECT 'groups.no_members', 'error', format('group %s of stream %s', u.name, u.stream),
-         format('It has unread events in %s partitions, the oldest for %s, and no live worker reads them', u.partitions,
-           sluice_private.say_age(sluice_private.clock() - u.since)),
+         format('It has unread events in %s, the oldest for %s, and no live worker reads them',
+           sluice_private.counted(u.partitions, 'partition'),
+           sluice_private.duration_words_of(sluice_private.clock() - u.since)),
          'npx sluice work <module> # with a pipeline for it'
   FROM unread u
   WHERE u.since < sluice_private.clock() - interval '1 minute'
@@ -197,7 +199,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'streams.open_append', 'warning', 'stream ' || s.stream,
          format('A transaction that has appended has been open for %s, %s: groups do not read the events after it',
-           sluice_private.say_age(sluice_private.clock() - r.open_since),
+           sluice_private.duration_words_of(sluice_private.clock() - r.open_since),
            CASE WHEN r.open_pid > 0 THEN 'in process ' || r.open_pid ELSE 'and is prepared' END),
          CASE WHEN r.open_pid > 0 THEN format('SELECT pg_terminate_backend(%s);', r.open_pid)
            ELSE 'SELECT gid, prepared FROM pg_prepared_xacts;' END
@@ -206,7 +208,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   UNION ALL
   SELECT 'streams.retention_blocked', 'warning', 'stream ' || k.stream,
          format('Its oldest segment, closed %s ago, is to go, and is kept for what these groups have not read: %s',
-           sluice_private.say_age(sluice_private.clock() - k.closed_at), k.groups),
+           sluice_private.duration_words_of(sluice_private.clock() - k.closed_at), k.groups),
          format('npx sluice group list %s # start its workers, seek it, or delete it', k.stream)
   FROM kept k WHERE k.groups IS NOT NULL
 $$;

@@ -1,28 +1,21 @@
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
 
--- A worker whose connection is open, and which has been silent for longer than 90 seconds: a heartbeat comes at least
--- every 30. A pooler's connection proves nothing. The doctor calls it workers.stale.
-CREATE FUNCTION sluice_private.is_stale(w sluice.worker) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT NOT w.pooled AND w.seen_at < clock_timestamp() - interval '90 seconds'
-$$;
-
+-- A worker that is stale, as sluice.workers says. The doctor calls it workers.stale.
 CREATE FUNCTION sluice_private.say_stale(w sluice.worker) RETURNS sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT sluice_private.say('worker_stale',
-    format('Worker %s (process %s on %s) has been silent for %s, and its connection is open: the process hangs or is '
-      'stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
-      sluice_private.span_words(w.seen_at)),
+    format('Worker %s (process %s on %s) has sent no heartbeat for %s, and its connection is open: the process hangs '
+      'or is stopped, or its machine is gone.', sluice_private.quoted(w.name), w.pid, w.host,
+      sluice_private.duration_words_to(w.seen_at)),
     since => w.seen_at, details => jsonb_build_object('worker', w.name, 'host', w.host, 'workerPid', w.pid),
-    -- What a process has written about itself must not make another command of it.
-    remedy => format('kill -9 %s # on %s', w.pid, regexp_replace(w.host, '[^A-Za-z0-9.:_-]', '?', 'g')))
+    remedy => sluice_private.kill_command(w.host, w.pid))
 $$;
 
 -- The worker that has a message is such a one.
 CREATE FUNCTION sluice_private.why_owner_stale(worker_id integer) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.worker w CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE w.id = why_owner_stale.worker_id AND sluice_private.is_stale(w)
+  SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
+  WHERE v.id = why_owner_stale.worker_id AND v.stale
 $$;
 
 -- A command where no worker is alive: any would do.
@@ -83,7 +76,7 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s: attempt %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
         tries, batch.messages),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,
@@ -105,7 +98,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.batch_records() b JOIN sluice.workers w ON w.id = b.worker_id
   CROSS JOIN LATERAL sluice_private.say('worker_gone',
     format('Worker %s, which had it, is gone: it was last seen %s ago. %s; the next look of a live worker counts the '
-      'attempt.', sluice_private.quoted(w.name), sluice_private.span_words(w.seen_at), CASE WHEN holder IS NULL
+      'attempt.', sluice_private.quoted(w.name), sluice_private.duration_words_to(w.seen_at), CASE WHEN holder IS NULL
         THEN 'The server has freed the message' ELSE 'The message is free when the server ends its session' END),
     since => w.seen_at, details => jsonb_build_object('worker', w.name), remedy => sluice_private.start_a_worker()) s
   WHERE NOT b.leased AND b.queue = m.queue AND m.id = ANY (b.message_ids) AND NOT w.alive LIMIT 1
@@ -119,7 +112,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY r.queue DESC, r.id DESC LIMIT 1000
   ) r CROSS JOIN LATERAL sluice_private.say('cancel_asked',
     format('A cancel was asked for %s ago: it is removed when its handler has ended.',
-      sluice_private.span_words(r.asked_at)),
+      sluice_private.duration_words_to(r.asked_at)),
     since => r.asked_at) s
   WHERE r.message_id = m.id ORDER BY r.asked_at DESC LIMIT 1
 $$;
@@ -130,7 +123,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner record;
   tries integer := sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1;
-  left_words text := sluice_private.span_words(m.due_at);
+  left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.lease < 0 THEN
     SELECT c.claimed_at, cardinality(c.message_ids) AS messages INTO owner FROM sluice.claim c
@@ -182,7 +175,7 @@ BEGIN
     RETURN NEXT sluice_private.say('crash_evidence',
       format('%s left unsettled: %s ago %s. %s failed so far%s.',
       sluice_private.counted(seen.count, 'attempt') || CASE seen.count WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.span_words(seen.last_at),
+      sluice_private.duration_words_to(seen.last_at),
       format(CASE seen.kind WHEN 'vanished' THEN 'worker %s vanished' WHEN 'hung' THEN 'worker %s hung'
         ELSE 'a transaction of worker %s was lost' END, sluice_private.quoted(seen.worker)),
       sluice_private.counted(sluice_private.failed_tries(queue, message_id, attempt), 'attempt')

@@ -7,7 +7,7 @@ BEGIN
   IF m.expires_at <= clock_timestamp() THEN
     RETURN NEXT sluice_private.say('expired',
       format('Its time to live ended %s ago. The next claim or pass of maintenance %s.',
-        sluice_private.span_words(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
+        sluice_private.duration_words_to(m.expires_at), CASE (SELECT q.on_expiry FROM sluice.queue q WHERE q.queue = m.queue)
           WHEN 'dead_letter' THEN 'makes it a dead letter' ELSE 'removes it' END),
       since => m.expires_at, remedy => 'npx sluice maintain');
   END IF;
@@ -27,14 +27,14 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
   remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
-  left_words text := sluice_private.span_words(m.due_at);
+  left_words text := sluice_private.duration_words_to(m.due_at);
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
     RETURN NEXT sluice_private.say('retrying',
       format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-        concat(m.attempt, ' of ' || most), sluice_private.span_words(m.failed_at),
+        concat(m.attempt, ' of ' || most), sluice_private.duration_words_to(m.failed_at),
         coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
       since => m.failed_at, until => m.due_at, remedy => remedy,
       details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
@@ -52,7 +52,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.queue q CROSS JOIN LATERAL sluice_private.say('paused',
     format('%s "%s" was paused %s ago%s',
       CASE WHEN sluice_private.is_of_group(q.queue) THEN 'Group' ELSE 'Queue' END, q.queue,
-      sluice_private.span_words(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
+      sluice_private.duration_words_to(q.paused_at), coalesce(' by ' || sluice_private.quoted(q.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(q.pause_reason), '') || '.',
     since => q.paused_at, details => jsonb_build_object('pausedBy', q.paused_by, 'pauseReason', q.pause_reason),
     remedy => CASE WHEN sluice_private.is_of_group(q.queue)
@@ -86,8 +86,8 @@ BEGIN
          ELSE format('Live workers consume %s.', array_to_string(
            consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
-      || sluice_private.span_words(gone.seen_at) || ' ago.',
-    'A claim took messages from it ' || sluice_private.span_words(claimed_at) || ' ago.'),
+      || sluice_private.duration_words_to(gone.seen_at) || ' ago.',
+    'A claim took messages from it ' || sluice_private.duration_words_to(claimed_at) || ' ago.'),
     since => gone.seen_at,
     -- A queue that somebody has consumed, or set up, was meant.
     remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
@@ -99,25 +99,25 @@ BEGIN
 END
 $$;
 
--- Live workers of the queue, or of any with null, that are silent, three at most; the doctor calls them workers.stale.
+-- Live workers of the queue, or of any with null, that are stale, three at most; the doctor calls them workers.stale.
 CREATE FUNCTION sluice_private.why_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id CROSS JOIN LATERAL sluice_private.say_stale(w) s
-  WHERE v.alive AND coalesce(why_workers_stale.queue = ANY (v.queues), true) AND sluice_private.is_stale(w)
+  WHERE v.stale AND coalesce(why_workers_stale.queue = ANY (v.queues), true)
   ORDER BY w.seen_at LIMIT 3
 $$;
 
--- All live workers of the queue, or of any with null, are silent.
+-- All live workers of the queue, or of any with null, are stale.
 CREATE FUNCTION sluice_private.why_all_workers_stale(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.why_workers_stale(queue) s WHERE NOT EXISTS (
-    SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-    WHERE v.alive AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true) AND NOT sluice_private.is_stale(w)
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND coalesce(why_all_workers_stale.queue = ANY (v.queues), true)
   )
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
--- workers of the queue, when the most silent was last seen if that is longer ago than a heartbeat of 10 seconds, the
+-- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
 -- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
 -- 'them'
 CREATE FUNCTION sluice_private.takers_of(queue text, since timestamptz, them text, locks jsonb)
@@ -130,7 +130,7 @@ DECLARE
   quiet_since timestamptz;
 BEGIN
   SELECT count(*) AS count, (array_agg(w.name ORDER BY w.seen_at))[1] AS name, min(w.seen_at) AS seen_at,
-         count(*) FILTER (WHERE sluice_private.is_stale(w)) AS stale INTO live
+         count(*) FILTER (WHERE v.stale) AS stale INTO live
   FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id WHERE v.alive AND queue = ANY (v.queues);
   -- A worker polls once in 1 to 1.2 seconds by default.
   IF live.count > live.stale AND since > clock_timestamp() - interval '5 seconds' THEN
@@ -144,11 +144,11 @@ BEGIN
   RETURN QUERY SELECT CASE live.count WHEN 0 THEN 'no live worker consumes the queue.'
       ELSE format('no claim has taken %s yet. %s %s of it in flight.', them, CASE live.count
         WHEN 1 THEN format('Worker %s consumes the queue%s, and has', sluice_private.quoted(live.name),
-          ', was last seen ' || sluice_private.span_words(quiet_since) || ' ago')
-        ELSE format('%s workers consume the queue (%s silent), and have', live.count, live.stale) END,
+          ', was last seen ' || sluice_private.duration_words_to(quiet_since) || ' ago')
+        ELSE format('%s workers consume the queue (%s stale), and have', live.count, live.stale) END,
         CASE in_flight WHEN 0 THEN 'nothing' ELSE sluice_private.counted(in_flight, 'message') END)
         || CASE WHEN live.count > 1 AND quiet_since IS NOT NULL THEN format(' Worker %s was last seen %s ago.',
-          sluice_private.quoted(live.name), sluice_private.span_words(quiet_since)) ELSE '' END END,
+          sluice_private.quoted(live.name), sluice_private.duration_words_to(quiet_since)) ELSE '' END END,
     jsonb_build_object('workers', live.count, 'stale', live.stale, 'inFlight', in_flight, 'lastSeenAt', quiet_since),
     CASE WHEN in_flight > 0 AND quiet_since IS NULL
       THEN 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;'
@@ -173,8 +173,8 @@ BEGIN
     WHEN other.lease <> 0 AND other.due_at > clock_timestamp() THEN 'which is in flight under a lease'
     WHEN other.due_at <= clock_timestamp() THEN 'which is due'
     WHEN other.attempt > 0 THEN format('whose attempt %s failed, and which is tried again in %s', other.attempt,
-      sluice_private.span_words(other.due_at))
-    ELSE format('which was put off, and is due in %s', sluice_private.span_words(other.due_at)) END;
+      sluice_private.duration_words_to(other.due_at))
+    ELSE format('which was put off, and is due in %s', sluice_private.duration_words_to(other.due_at)) END;
   RETURN sluice_private.say('held', concat_ws(' ', format('%s waits for message %s, %s.', what, first_id, state),
     'Its error: ' || sluice_private.quoted(other.last_error) || '.', more),
     since => other.failed_at, until => held_until,

@@ -48,7 +48,7 @@ $$;
 CREATE FUNCTION sluice_private.why_dead(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.dead_letter d CROSS JOIN LATERAL sluice_private.say('dead',
-    format('It became a dead letter %s ago: %s.', sluice_private.span_words(d.died_at), left(d.reason, 200))
+    format('It became a dead letter %s ago: %s.', sluice_private.duration_words_to(d.died_at), left(d.reason, 200))
       || coalesce(' Its last error: ' || sluice_private.quoted(d.error) || '.', ''),
     since => d.died_at,
     details => jsonb_build_object('attempt', d.attempt, 'diedOf', d.reason, 'error', left(d.error, 2000)),
@@ -59,7 +59,7 @@ $$;
 CREATE FUNCTION sluice_private.why_completed(queue text, id bigint) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.completed_message c CROSS JOIN LATERAL sluice_private.say('completed',
-    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.span_words(c.completed_at), c.attempt, CASE
+    format('It succeeded %s ago, in attempt %s, %s.', sluice_private.duration_words_to(c.completed_at), c.attempt, CASE
       WHEN c.worker IS NOT NULL THEN 'on worker ' || sluice_private.quoted(c.worker)
       WHEN c.claim IS NOT NULL THEN 'in claim ' || c.claim ELSE 'by a pop' END),
     since => c.completed_at,

@@ -107,7 +107,9 @@ CREATE FUNCTION sluice_private.why_key(
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := sluice_private.quoted(dedupe_key);
-  freed_by text := format('npx sluice message free-key %s %s', queue, sluice_private.shell_word(dedupe_key));
+  -- After --, a key that begins with - is no option.
+  freed_by text := format('npx sluice message free-key %s %s%s', queue, CASE WHEN dedupe_key LIKE '-%' THEN '-- ' END,
+    sluice_private.shell_word(dedupe_key));
 BEGIN
   IF holders <> '{}' THEN
     RETURN NEXT sluice_private.say('key_taken',
@@ -119,12 +121,12 @@ BEGIN
   ELSIF kept.until IS NOT NULL THEN
     RETURN NEXT sluice_private.say('key_kept',
       format('Message %s has succeeded, and its dedupe key %s stays taken for another %s.', kept.message_id, name,
-        sluice_private.span_words(kept.until)),
+        sluice_private.duration_words_to(kept.until)),
       until => kept.until, details => jsonb_build_object('message', kept.message_id::text), remedy => freed_by);
   ELSIF pointer.until > clock_timestamp() THEN
     RETURN NEXT sluice_private.say('key_kept',
       format('The dedupe key %s was taken by message %s and stays taken for another %s, whatever became of that '
-        '(throttle).', name, pointer.message_id, sluice_private.span_words(pointer.until)),
+        '(throttle).', name, pointer.message_id, sluice_private.duration_words_to(pointer.until)),
       until => pointer.until, details => jsonb_build_object('message', pointer.message_id::text), remedy => freed_by);
   ELSE
     RETURN NEXT sluice_private.say('key_free',

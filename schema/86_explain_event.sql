@@ -42,7 +42,7 @@ BEGIN
       CASE WHEN isfinite(part.held_until) THEN 'partition_retrying' ELSE 'partition_stopped' END,
       format('Partition %s waits for event %s/%s, whose attempt %s failed%s. %s.', part.partition, g.stream,
         part.next_position, part.attempt, coalesce(': ' || sluice_private.quoted(part.last_error), ''),
-        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.span_words(part.held_until)
+        CASE WHEN isfinite(part.held_until) THEN 'It is tried again in ' || sluice_private.duration_words_to(part.held_until)
           ELSE 'It waits until the event is retried or skipped by hand' END),
       until => CASE WHEN isfinite(part.held_until) THEN part.held_until END,
       details => jsonb_build_object('partition', part.partition, 'position', part.next_position,
@@ -87,7 +87,7 @@ BEGIN
     RETURN QUERY SELECT * FROM sluice_private.why_owner_stale(batch.id);
     RETURN NEXT sluice_private.say('in_flight',
       format('Worker %s (process %s on %s) has it in a transaction for %s, in a batch of %s.',
-        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.span_words(batch.claimed_at),
+        sluice_private.quoted(batch.name), batch.pid, batch.host, sluice_private.duration_words_to(batch.claimed_at),
         sluice_private.counted(batch.events, 'event')),
       since => batch.claimed_at,
       details => jsonb_build_object('worker', batch.name, 'host', batch.host, 'workerPid', batch.pid,

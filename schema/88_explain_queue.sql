@@ -10,7 +10,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM sluice_private.in_flight_of(queue, locks) h
   ) t CROSS JOIN LATERAL sluice_private.say('in_flight',
     format('%s in flight: the oldest with %s, for %s.', sluice_private.counted(t.count, 'message')
-      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.span_words(t.since)),
+      || CASE t.count WHEN 1 THEN ' is' ELSE ' are' END, t.holder, sluice_private.duration_words_to(t.since)),
     since => t.since, details => jsonb_build_object('count', t.count, 'holder', t.holder),
     remedy => 'SELECT * FROM sluice.in_flight WHERE queue = ' || quote_literal(queue) || ' ORDER BY claimed_at;') s
   WHERE t.count > 0
@@ -146,7 +146,7 @@ BEGIN
   SELECT t.* INTO takers FROM sluice_private.takers_of(queue, due_at, them, locks) t WHERE why IS NULL;
   RETURN NEXT sluice_private.say('due_now',
     format('%s%s among the first due and free, the oldest for %s: %s', sluice_private.counted(free, 'message'),
-      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.span_words(due_at), coalesce(why, takers.words)),
+      CASE free WHEN 1 THEN ' is' ELSE ' are' END, sluice_private.duration_words_to(due_at), coalesce(why, takers.words)),
     since => due_at, details => jsonb_build_object('due', free) || coalesce(takers.details, '{}'),
     remedy => CASE WHEN stopped = '{}' THEN takers.remedy END);
 END
@@ -157,7 +157,7 @@ CREATE FUNCTION sluice_private.say_limited(limited bigint, due_at timestamptz) R
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT sluice_private.say('due_now',
     format('%s among the first due, the oldest for %s, and %s for the limit of %s.', CASE limited
-      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.span_words(due_at),
+      WHEN 1 THEN '1 message is' ELSE limited || ' messages are' END, sluice_private.duration_words_to(due_at),
       CASE limited WHEN 1 THEN 'waits' ELSE 'wait' END, CASE limited WHEN 1 THEN 'its tenant' ELSE 'their tenants' END),
     since => due_at, details => jsonb_build_object('limited', limited))
 $$;
@@ -194,7 +194,7 @@ BEGIN
   END IF;
   IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.span_words(next_at)), until => next_at);
+      format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
   END IF;
 END
 $$;
@@ -226,7 +226,7 @@ BEGIN
   RETURN QUERY SELECT * FROM unnest(opened[1:3]);
   RETURN NEXT CASE WHEN unread > 0
     THEN sluice_private.say('unread', format('Group "%s" has about %s to read, the oldest for %s.', g.name,
-      sluice_private.counted(unread, 'event'), sluice_private.span_words(oldest)), since => oldest,
+      sluice_private.counted(unread, 'event'), sluice_private.duration_words_to(oldest)), since => oldest,
       details => jsonb_build_object('unread', unread))
     ELSE sluice_private.say('empty', format('Group "%s" has read all events of stream "%s"%s.', g.name, g.stream,
       CASE WHEN opened <> '{}' THEN ' that are committed' ELSE '' END)) END;

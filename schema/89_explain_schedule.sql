@@ -25,8 +25,8 @@ BEGIN
   IF s.planned THEN
     RETURN NEXT sluice_private.say('overdue',
       format('Its occurrence has been due for %s. The next look of a live worker enqueues it, or treats it as missed '
-        'if it is more than %s late (missed: %s).', sluice_private.span_words(s.next_at),
-      sluice_private.ms_words(s.grace_ms), s.missed), since => s.next_at,
+        'if it is more than %s late (missed: %s).', sluice_private.duration_words_to(s.next_at),
+      sluice_private.duration_words(s.grace_ms), s.missed), since => s.next_at,
       remedy => format('npx sluice schedule run-now %s', s.name));
   ELSE
     RETURN NEXT sluice_private.say('not_planned',
@@ -56,7 +56,7 @@ BEGIN
   IF s.last_id IS NOT NULL THEN
     RETURN NEXT sluice_private.say('enqueued',
       format('It enqueued message %s in queue "%s" %s ago.', s.last_id, s.queue,
-      sluice_private.span_words(s.last_enqueued_at)), since => s.last_enqueued_at,
+      sluice_private.duration_words_to(s.last_enqueued_at)), since => s.last_enqueued_at,
       details => jsonb_build_object('message', s.last_id::text, 'occurrence', s.last_at),
       remedy => format('npx sluice explain %s %s', s.queue, s.last_id));
   END IF;
@@ -64,7 +64,7 @@ BEGIN
     RETURN NEXT sluice_private.say('skipped',
       format('%s skipped since it was made: more than %s late (missed: %s)%s.',
         sluice_private.counted(s.skipped, 'occurrence') || CASE s.skipped WHEN 1 THEN ' was' ELSE ' were' END,
-      sluice_private.ms_words(s.grace_ms), s.missed,
+      sluice_private.duration_words(s.grace_ms), s.missed,
       CASE WHEN s.overlap THEN '' ELSE ', or its last message was still there' END),
       details => jsonb_build_object('skipped', s.skipped),
       remedy => format('npx sluice schedule get %s', s.name));
@@ -92,7 +92,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF s.paused_at IS NOT NULL THEN
     RETURN NEXT sluice_private.say('paused',
-      format('The schedule was paused %s ago%s', sluice_private.span_words(s.paused_at),
+      format('The schedule was paused %s ago%s', sluice_private.duration_words_to(s.paused_at),
         coalesce(' by ' || sluice_private.quoted(s.paused_by), ''))
       || coalesce(': ' || sluice_private.quoted(s.pause_reason), '') || '.',
       since => s.paused_at, details => jsonb_build_object('pausedBy', s.paused_by, 'pauseReason', s.pause_reason),
@@ -128,7 +128,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_overlap(s);
   IF s.paused_at IS NULL AND s.planned AND s.next_at > clock_timestamp() THEN
     RETURN NEXT sluice_private.say('not_due',
-      format('Its next occurrence is in %s.', sluice_private.span_words(s.next_at)),
+      format('Its next occurrence is in %s.', sluice_private.duration_words_to(s.next_at)),
       until => s.next_at, remedy => format('npx sluice schedule run-now %s', s.name));
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.schedule_past(s);

@@ -88,7 +88,7 @@ BEGIN
     sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
-    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.is_locked, sluice_private.require_settled,
+    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.lock_missed, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
     sluice_private.remove_locked, sluice_private.dead_letter_locked, sluice_private.bury_row, sluice_private.rows_of,
     sluice_private.idle_lease, sluice_private.record_crash, sluice_private.record_hung, sluice_private.has_one_message,
@@ -98,8 +98,8 @@ BEGIN
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
     TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
-    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice_private.note_backlogs, sluice.keep_segments,
-    sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice_private.note_backlogs, sluice_private.mark_ids,
+    sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.schedule_fire, sluice_private.schedule_plan, sluice_private.schedule_failed
@@ -138,7 +138,7 @@ BEGIN
     sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
     sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
     sluice_private.session_words, sluice_private.end_of_session, sluice_private.blocker_of,
-    sluice_private.why_table_locked, sluice_private.say, sluice_private.span_words, sluice_private.ms_words,
+    sluice_private.why_table_locked, sluice_private.say, sluice_private.duration_words_to, sluice_private.duration_words,
     sluice_private.quoted TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs

@@ -1,9 +1,12 @@
 import type { KeysOfSlots, MissedMessage } from '../table/claim/missed-message.ts'
 
 /**
- * Keys that claims leave out for a second, because a session that is no batch has locked one of their messages: a statement
+ * Keys that claims leave out for a time, because a session that is no batch has locked one of their messages: a statement
  * in psql for example. Without it each claim would come upon that message again, and never upon what is behind more such messages
  * than it may take.
+ *
+ * The time is a second, and grows with the number of keys: a claim finds no more of them than it may take messages, and the
+ * first would be back before the last of a large backlog is found.
  */
 export class LeftOut {
   readonly #now: () => number
@@ -26,15 +29,31 @@ export class LeftOut {
 
   /** In how many milliseconds the first of them is claimed again; null: there is none. */
   get againMs(): number | null {
-    const ends = [...this.#current().values()].flatMap((keys) => [...keys.values()])
-    return ends.length === 0 ? null : Math.min(...ends) - this.#now()
+    let first: number | null = null
+    for (const keys of this.#current().values()) {
+      for (const untilMs of keys.values()) first = Math.min(first ?? untilMs, untilMs)
+    }
+    return first === null ? null : first - this.#now()
   }
 
   /** What a claim could not lock, and how many messages it took. Returns whether it helps to claim again at once. */
   learn(missed: readonly MissedMessage[], taken: number): boolean {
-    for (const { slot, key, locked } of missed) if (locked === true) this.#add(slot, key)
+    const untilMs = this.#untilFor(this.#count() + missed.length)
+    for (const { slot, key, locked } of missed) if (locked === true) this.#add(slot, key, untilMs)
     this.#missedInARow = missed.length === 0 || taken > 0 ? 0 : this.#missedInARow + 1
-    return missed.length > 0 && this.#missedInARow <= MOST_IN_A_ROW
+    return missed.length > 0 && this.#missedInARow <= MOST_IN_A_ROW && this.#count() < MOST_KEYS
+  }
+
+  /** The times of many keys end together, or each would cost claims of its own. */
+  #untilFor(count: number): number {
+    const forMs = Math.min(LEAST_MS + count * PER_KEY_MS, MOST_MS)
+    return Math.ceil((this.#now() + forMs) / TOGETHER_MS) * TOGETHER_MS
+  }
+
+  #count(): number {
+    let count = 0
+    for (const keys of this.#current().values()) count += keys.size
+    return count
   }
 
   #current(): ReadonlyMap<number, ReadonlyMap<string, number>> {
@@ -46,13 +65,20 @@ export class LeftOut {
     return this.#untilMs
   }
 
-  #add(slot: number, key: string): void {
+  #add(slot: number, key: string, untilMs: number): void {
     const keys = this.#untilMs.get(slot) ?? new Map<string, number>()
-    keys.set(key, this.#now() + LEFT_OUT_MS)
+    keys.set(key, untilMs)
     this.#untilMs.set(slot, keys)
   }
 }
 
-const LEFT_OUT_MS = 1_000
-/** Each claim finds as many of such messages as it may take: where a session has locked a whole backlog, claims must end. */
-const MOST_IN_A_ROW = 64
+const LEAST_MS = 1_000
+/** Longer than it takes to find a key with claims of one message: 5 ms, and 25 on a busy machine. */
+const PER_KEY_MS = 50
+const MOST_MS = 30_000
+const TOGETHER_MS = 250
+
+/** Each claim sends and reads them all. */
+const MOST_KEYS = 10_000
+/** Claims one by one may find keys as slowly as their times end, and must end as well. */
+const MOST_IN_A_ROW = 10_000

@@ -12,14 +12,23 @@ export function maskSecrets(text: string, secrets: readonly string[] = []): stri
   return [...secrets]
     .sort((a, b) => b.length - a.length)
     .reduce(maskSecret, text)
-    .replace(PASSWORD_IN_POSTGRES_URL, `$1${MASK}`)
+    .replace(WORD, maskPostgresUrl)
     .replace(PASSWORD_IN_URL, `$1${MASK}`)
     .replace(PASSWORD_PARAMETER, `$1${MASK}`)
 }
 
-const PASSWORD_IN_POSTGRES_URL = /\b(postgres(?:ql)?:\/\/[^\s:/?#@"'`]*:)[^\s"'`]*(?=@)/gi
-const PASSWORD_IN_URL = /\b([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@"'`]*:)[^\s:/?#@"'`]+(?=@)/gi
+// Texts of megabytes get here. Each expression begins with a fixed text that its parts cannot hold, so that no character is
+// read again for every place from which a match could begin.
+const WORD = /[^\s"'`]+/g
+const POSTGRES_PASSWORD = /(postgres(?:ql)?:\/\/[^:/?#@]*:).*/i
+const PASSWORD_IN_URL = /(:\/\/[^\s:/?#@"'`]*:)[^\s:/?#@"'`]+(?=@)/g
 const PASSWORD_PARAMETER = /([?&](?:ssl)?password=)[^\s&#"'`]+/gi
+
+/** A word without spaces and quotes has at most one: up to its last @, a password may hold anything. */
+function maskPostgresUrl(word: string): string {
+  const end = word.lastIndexOf('@')
+  return end === -1 ? word : word.slice(0, end).replace(POSTGRES_PASSWORD, `$1${MASK}`) + word.slice(end)
+}
 
 function maskSecret(text: string, secret: string): string {
   if (secret.length >= SHORT) return text.replaceAll(secret, MASK)

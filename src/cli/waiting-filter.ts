@@ -1,9 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Operate, WaitingFilter } from '../index.ts'
 import { WAITING_STATES } from '../message.ts'
+import { ELSEWHERE } from '../operate/waiting-filter.ts'
 import { parse } from './options.ts'
 
-/** The options that {@link addWaitingFilter} adds, and what {@link readWaitingFilter} reads. */
+/** The options that {@link addWaitingFilter} adds, and what {@link waitingFilterOf} reads. */
 export interface WaitingFilterOptions {
   readonly type?: string
   readonly orderingKey?: string
@@ -25,7 +26,7 @@ export function addWaitingFilter(command: Command): Command {
 }
 
 /** The filter, without what is enqueued from now on. */
-export async function readWaitingFilter(operate: Operate, options: WaitingFilterOptions): Promise<WaitingFilter> {
+export async function waitingFilterOf(operate: Operate, options: WaitingFilterOptions): Promise<WaitingFilter> {
   const nowMs = (await operate.now()).getTime()
   const { olderThan, newerThan, type, tenant, state, orderingKey } = options
   return {
@@ -41,12 +42,6 @@ export async function readWaitingFilter(operate: Operate, options: WaitingFilter
 function stateOf(text: string): NonNullable<WaitingFilterOptions['state']> {
   const state = WAITING_STATES.find((known) => known === text)
   if (state !== undefined) return state
-  const elsewhere = ELSEWHERE.get(text)
+  const elsewhere = Object.hasOwn(ELSEWHERE, text) ? ELSEWHERE[text] : undefined
   throw new InvalidArgumentError(`Expected one of ${WAITING_STATES.join(', ')}.${elsewhere ? ` ${elsewhere}` : ''}`)
 }
-
-/** States of messages that other commands act on. */
-const ELSEWHERE: ReadonlyMap<string, string> = new Map([
-  ['dead', 'For dead letters: sluice dead redrive and sluice dead delete'],
-  ['in_flight', 'To stop a message in flight: sluice message cancel'],
-])

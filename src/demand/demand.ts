@@ -54,9 +54,8 @@ export class Demand implements Waiter, RunnerDemand {
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 
-  /** Each runner has at most one round, which has at most one connection. */
   get connections(): number {
-    return this.#runners.wanted
+    return this.#round.connections
   }
 
   get draining(): AbortSignal {

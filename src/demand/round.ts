@@ -27,6 +27,8 @@ export interface Round {
    * @returns how many runners that takes
    */
   resize(concurrency: number): number
+  /** How many connections it may use at a time, at full load. */
+  readonly connections: number
   /**
    * Resolves when all messages that rounds have claimed are over. Returns whether some were in flight when the last
    * round began to claim: that round may have looked too early.

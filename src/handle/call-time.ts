@@ -1,4 +1,4 @@
-import { guardedSignal } from './guarded-signal.ts'
+import { guardSignal } from './guard-signal.ts'
 
 /** One handler's part of a batch's time. */
 export class CallTime {
@@ -38,7 +38,7 @@ export class CallTime {
   get #control(): AbortController {
     if (this.#controller !== undefined) return this.#controller
     this.#controller = new AbortController()
-    guardedSignal(this.#controller.signal)
+    guardSignal(this.#controller.signal)
     return this.#controller
   }
 }

@@ -106,8 +106,11 @@ async function problemOf(
 ): Promise<string | null> {
   if (!changes) return schema === undefined ? null : refusalOf(schema)
   const rights = await readRights(execute)
+  if (rights.readOnly) return READ_ONLY
   return rights.owns && schema !== undefined ? null : (grantFor(rights) ?? null)
 }
+
+const READ_ONLY = 'Transactions are read-only here: connect to the primary, and look for default_transaction_read_only'
 
 function refusalOf(schema: InstalledSchema): string | null {
   try {

@@ -11,7 +11,7 @@ import {
   type DeadLetterSummary,
   type ListedDeadLetter,
   listDeadLetters,
-  listWithoutPayloads,
+  listDeadLettersWithoutPayloads,
   readDeadLetter,
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
@@ -87,7 +87,9 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
     options: DeadLettersOptions<QueueName<Definitions>> = {},
   ): Promise<DeadLetterPage<ListedDeadLetter>> {
     const search = this.#search('deadLetters.listWithoutPayloads', options)
-    const { deadLetters, next } = await this.#operations.read((execute) => listWithoutPayloads(execute, search, search))
+    const { deadLetters, next } = await this.#operations.read((execute) =>
+      listDeadLettersWithoutPayloads(execute, search, search),
+    )
     return { deadLetters, next: next && `${next.us}.${next.id}` }
   }
 

@@ -20,7 +20,7 @@ import {
 } from '../table/operate/change-message.ts'
 import { type Explanation, explainMessage } from '../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
-import { type MessagePage, readListedMessages, readMessagePage } from '../table/operate/message-pages.ts'
+import { listMessages, listMessagesWithoutPayloads, type MessagePage } from '../table/operate/message-pages.ts'
 import {
   type ListedMessage,
   type MessageStatus,
@@ -54,7 +54,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    */
   async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
     const search = this.#search('messages.list', options)
-    return this.#operations.read((execute) => readMessagePage(execute, search, search))
+    return this.#operations.read((execute) => listMessages(execute, search, search))
   }
 
   /**
@@ -64,7 +64,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    */
   async listWithoutPayloads(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
     const search = this.#search('messages.listWithoutPayloads', options)
-    return this.#operations.read((execute) => readListedMessages(execute, search, search))
+    return this.#operations.read((execute) => listMessagesWithoutPayloads(execute, search, search))
   }
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */

@@ -1,5 +1,5 @@
+import { agoWords } from '../basics/duration-words.ts'
 import { shortened } from '../basics/sentences.ts'
-import { formatAgo } from '../basics/spans.ts'
 import type { QueueSettingsStatus } from '../queue-settings.ts'
 
 /** `5m ago by ada: the mail provider is down`; null: the queue is not paused. */
@@ -7,5 +7,5 @@ export function pauseText({ pausedAt, pausedBy, pauseReason }: QueueSettingsStat
   if (pausedAt === null) return null
   const who = pausedBy === null ? '' : ` by ${shortened(pausedBy, 60)}`
   const why = pauseReason === null ? '' : `: ${shortened(pauseReason)}`
-  return `${formatAgo(Math.max(0, at.getTime() - pausedAt.getTime()))}${who}${why}`
+  return `${agoWords(Math.max(0, at.getTime() - pausedAt.getTime()))}${who}${why}`
 }

@@ -7,7 +7,7 @@ import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
 import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
 import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
-import { addMoved, type Moved, moveSome } from '../table/operate/move-messages.ts'
+import { addMoved, type Moved, type MovePlace, moveSome } from '../table/operate/move-messages.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
 import type { Execute } from '../table/statement.ts'
@@ -216,11 +216,13 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
       "As in queues.move('ordres', 'orders', { type: 'order.paid' })",
     )
     let total: Moved = { moved: 0, inFlight: 0, held: 0, duplicates: 0 }
-    await this.#inSteps(async (execute, after) => {
-      const step = await moveSome(execute, source, target, after, match)
+    let place: MovePlace | null = { afterId: null, keys: [] }
+    while (place !== null) {
+      const begin: MovePlace = place
+      const { next, ...step } = await this.#operations.administer((e) => moveSome(e, source, target, begin, match))
       total = addMoved(total, step)
-      return { count: step.moved, next: step.next }
-    })
+      place = next
+    }
     return total
   }
 

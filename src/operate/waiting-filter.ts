@@ -24,9 +24,10 @@ export function readWaitingFilter(what: string, filter: WaitingFilter, remedy: s
   return readFields(what, filter, FILTER, remedy)
 }
 
-const ELSEWHERE = {
-  dead: 'operate.deadLetters redrives and deletes dead letters',
-  in_flight: 'operate.messages.cancel stops a message in flight',
+/** For the states of messages that do not wait: what acts on them. */
+export const ELSEWHERE: Readonly<Record<string, string>> = {
+  dead: 'operate.deadLetters redrives and deletes dead letters, as do sluice dead redrive and sluice dead delete',
+  in_flight: 'operate.messages.cancel stops a message in flight, as does sluice message cancel',
   completed: 'The setting history of the queue says how long completed messages are kept',
 }
 

@@ -2,10 +2,10 @@ import {
   isUnfinished,
   keepSegments,
   type MaintenanceTask,
-  noteBacklogs,
   readStreamNames,
   runStep,
   TASKS,
+  takeNotes,
 } from '../table/maintain/tasks.ts'
 import type { Execute } from '../table/statement.ts'
 import { readLeaving } from '../table/stream/segments.ts'
@@ -91,7 +91,7 @@ async function keepStreams(
 
 async function note({ inTransaction, onFailed, signal }: MaintainOptions): Promise<void> {
   if (signal?.aborted === true) return
-  await inTransaction(noteBacklogs).catch((error: unknown) => onFailed('backlogHistory', error))
+  await inTransaction(takeNotes).catch((error: unknown) => onFailed('backlogHistory', error))
 }
 
 /** Drops the segments that have been marked, if there are any. */

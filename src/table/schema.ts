@@ -58,6 +58,8 @@ export interface MigrationRights {
   /** Null: there is no schema "sluice". */
   readonly owner: string | null
   readonly owns: boolean
+  /** As on a standby, or where `default_transaction_read_only` is on. */
+  readonly readOnly: boolean
 }
 
 export async function readRights(execute: Execute): Promise<MigrationRights> {
@@ -69,6 +71,7 @@ export async function readRights(execute: Execute): Promise<MigrationRights> {
     mayCreate: booleanOf(row, 'may_create'),
     owner: textOrNull(row, 'owner'),
     owns: booleanOf(row, 'owns'),
+    readOnly: booleanOf(row, 'read_only'),
   }
 }
 
@@ -117,7 +120,8 @@ const READ_RIGHTS = statement(
   `
 SELECT quote_ident(current_user::text) AS role, quote_ident(current_database()::text) AS database,
        has_database_privilege(current_database()::text, 'CREATE'::text) AS may_create,
-       quote_ident(pg_get_userbyid(n.nspowner)::text) AS owner, coalesce(pg_has_role(n.nspowner, 'USAGE'::text), false) AS owns
+       quote_ident(pg_get_userbyid(n.nspowner)::text) AS owner, coalesce(pg_has_role(n.nspowner, 'USAGE'::text), false) AS owns,
+       current_setting('transaction_read_only'::text)::boolean AS read_only
 FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
 )
 

@@ -16,6 +16,9 @@ describe('an action', () => {
       pausedBy: 'ada@example.com',
       pauseReason: 'a test',
     })
+    expect(await page.act(`/queues/${queue}/pause`)).toContain('done=already-paused')
+    expect(await page.act(`/queues/${queue}/pause`, { reason: 'another' })).toContain('done=reason-changed')
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ pauseReason: 'another' })
     expect(await page.act(`/queues/${queue}/resume`)).toContain('done=resumed')
     expect(await page.act(`/queues/${queue}/resume`)).toContain('done=not-paused')
   })
@@ -112,9 +115,32 @@ describe('dead letters', () => {
       expect((await page.post('/dead/delete', { queue, all: 'yes', confirmed: 'yes' })).status).toBe(400)
       const many = { queue, all: 'yes', confirmed: 'yes', before: new Date().toISOString(), total: '1000' }
       expect((await page.post('/dead/delete', many)).status).toBe(400)
+      const future = { ...many, before: '9999-12-31T00:00:00Z', total: '3' }
+      expect((await page.post('/dead/delete', future)).status).toBe(400)
       expect((await sluice.operate.deadLetters.summarise({ queue })).total).toBe(ids.length)
     },
   )
+
+  test('from 1,000 on are left alone unless their number is typed, whatever the form says it is', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await database.sql(
+      `INSERT INTO sluice.dead_letter (queue, id, priority, schema_version, payload, headers, attempt, reason, enqueued_at)
+       SELECT $1, n, 0, 1, '1', '{}', 1, 'broken', now() FROM generate_series(1, 1000) n`,
+      [queue],
+    )
+    const page = new TestPage(sluice)
+    const question = await (await page.post('/dead/delete', { queue, all: 'yes' })).text()
+    expect(question).toContain('Type 1000 to go on')
+    const form = { queue, all: 'yes', confirmed: 'yes', before: hidden(question, 'before') }
+    for (const given of [{ total: '0' }, { total: '999', typed: '999' }, { total: '1000' }])
+      expect((await page.post('/dead/delete', { ...form, ...given })).status).toBe(400)
+    expect((await sluice.operate.deadLetters.summarise({ queue })).total).toBe(1_000)
+    const typed = { ...form, total: '1000', typed: '1000' }
+    expect(await page.act('/dead/delete', typed)).toContain('done=deleted&n=1000')
+  })
 })
 
 function hidden(html: string, name: string): string {

@@ -26,7 +26,7 @@ test('an operator pauses, and deletes no dead letters', async ({ login }) => {
   const page = new TestPage(startTestSluice(await login('sluice_operator')))
   expect(await page.act('/queues/q/pause')).toContain('done=paused')
   expect(await page.act('/queues/q/resume')).toContain('done=resumed')
-  const fields = { queue: 'q', all: 'yes', confirmed: 'yes', before: '2100-01-01T00:00:00.000Z', total: '0' }
+  const fields = { queue: 'q', all: 'yes', confirmed: 'yes', before: '2020-01-01T00:00:00.000Z', total: '0' }
   const answer = await page.post('/dead/delete', fields)
   expect([answer.status, await answer.text()]).toEqual([403, expect.stringContaining('sluice_admin')])
 })

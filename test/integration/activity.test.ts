@@ -87,6 +87,35 @@ describe('the activity of a queue', () => {
     expect((await sluice.operate.queues.activity({ since: '2h' })).map((step) => step.queue)).toContain('other')
   })
 
+  test('leaves out what no worker of the library writes', async ({ database, sluice, queue }) => {
+    const insert = 'INSERT INTO sluice.worker_activity (worker_id, number, queues) VALUES ($1, $2, $3::jsonb)'
+    const good = JSON.parse(JSON.stringify(tenHandlers()))
+    const odd = [
+      ...[5, null, 'x', [], {}, [good]],
+      ...['x', null, -1, 1e300, [1], {}].map((acked) => ({ ...good, acked })),
+      ...[5, [], { ...good.waiting, maxMs: 1e300 }, { ...good.waiting, maxMs: null }].map((waiting) => ({
+        ...good,
+        waiting,
+      })),
+      ...[[], 'x', { 0: 'x' }, { 0: 1e300 }, { 0: {} }].map((buckets) => ({
+        ...good,
+        handling: { ...good.handling, buckets },
+      })),
+    ]
+    for (const [at, done] of odd.entries()) await database.sql(insert, [1, at, JSON.stringify({ [queue]: done })])
+    expect(await sluice.operate.queues.activity()).toEqual([])
+    const decimal = JSON.stringify({ [queue]: good }).replace('"acked":9', '"acked":9.0')
+    await database.sql(insert, [2, 1, decimal])
+    const oddBuckets = { ...good.waiting, buckets: { ...good.waiting.buckets, zz: 1, 999: 1, '-1': 1 } }
+    await database.sql(insert, [2, 2, JSON.stringify({ [queue]: { ...good, waiting: oddBuckets } })])
+    await database.sql(`UPDATE sluice.worker_activity SET at = (SELECT max(at) FROM sluice.worker_activity)`)
+    await database.sql(
+      `INSERT INTO sluice.worker_activity SELECT 3, 1, 'infinity', queues FROM sluice.worker_activity LIMIT 1`,
+    )
+    expect(await sluice.operate.queues.activity()).toMatchObject([{ queue, acked: 18, handlingMaxMs: 512 }])
+    await expect(database.sql(insert, [4, 1, '[]'])).rejects.toMatchObject({ code: '23514' })
+  })
+
   test('is shown by the command line', async ({ database, queue }) => {
     await database.sql(`INSERT INTO sluice.worker_activity (worker_id, number, queues) VALUES (1, 1, $1::jsonb)`, [
       JSON.stringify({ [queue]: tenHandlers() }),

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { snooze } from '../../src/message.ts'
-import { register } from '../support/rows/operations.ts'
+import { bury, register } from '../support/rows/operations.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 describe('needs attention', () => {
@@ -19,7 +19,7 @@ describe('needs attention', () => {
         kind: 'workers.stale',
         worker: 'hangs',
         messages: 2,
-        text: expect.stringMatching(/silent for 3m.*2 messages in/),
+        text: expect.stringMatching(/^no heartbeat for 3m.*2 messages in/),
       },
     ])
   })
@@ -98,17 +98,21 @@ describe('of one queue', () => {
     const { workers, attention } = await sluice.operate.status({ queue })
     expect(workers).toMatchObject([{ name: queue, inFlight: 0 }])
     expect(attention).toEqual([])
-    const all = await sluice.operate.status()
-    expect(all.attention.filter((one) => 'worker' in one && one.worker === queue)).toMatchObject([
-      { kind: 'workers.gone', severity: 'wrong', messages: 2, text: expect.stringMatching(/^gone with 2 messages in/) },
+    const ofWorker = async () =>
+      (await sluice.operate.status()).attention.filter((one) => 'worker' in one && one.worker === queue)
+    expect(await ofWorker()).toEqual([])
+    await database.sql(`UPDATE sluice.worker SET seen_at = seen_at - interval '4 minutes' WHERE name = $1`, [queue])
+    expect(await ofWorker()).toMatchObject([
+      { kind: 'workers.gone', severity: 'watch', messages: 2, text: expect.stringMatching(/^gone with 2 messages in/) },
     ])
   })
 
-  test('what is wrong comes before what may be meant', async ({ sluice, queue }) => {
+  test('what is wrong comes before what may be meant', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])
+    await bury(database, { queue })
     await sluice.operate.queues.pause(queue, { by: 'ada', reason: 'a trial' })
     expect((await sluice.operate.status({ queue })).attention).toMatchObject([
-      { kind: 'queues.no_worker', severity: 'wrong', subject: queue, queue, messages: 1 },
+      { kind: 'queues.dead_letters', severity: 'wrong', subject: queue, queue, messages: 1 },
       { kind: 'queues.paused', severity: 'watch', text: expect.stringMatching(/^paused .* by ada: a trial; 1 ready$/) },
     ])
   })
@@ -147,7 +151,7 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     await put(sluice, queue, [1, 1], { orderingKey: 'd' })
     await run()
     const { attention } = await sluice.operate.status({ queue })
-    expect(attention.filter(({ kind }) => kind === 'keys.held')).toMatchObject([
+    expect(attention.filter(({ kind }) => kind === 'queues.held')).toMatchObject([
       {
         severity: 'watch',
         queue,

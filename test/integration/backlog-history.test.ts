@@ -30,6 +30,20 @@ describe('a pass of maintenance', () => {
     expect(await sluice.operate.queues.backlogHistory({ queue, since: '2d' })).toHaveLength(1)
   })
 
+  test('writes one sample if two processes do it at once', async ({ sluice, queue, database }) => {
+    await put(sluice, queue, [1])
+    await database.sql('TRUNCATE sluice.backlog_sample')
+    const note = 'SELECT sluice_private.note_backlogs() AS noted'
+    const first = await database.pool.connect()
+    await first.query('BEGIN')
+    const { rows } = await first.query(note)
+    const besides = await database.sql(note)
+    await first.query('COMMIT')
+    first.release()
+    expect([rows, besides]).toEqual([[{ noted: true }], [{ noted: false }]])
+    expect(await database.sql('SELECT FROM sluice.backlog_sample')).toHaveLength(1)
+  })
+
   test('writes nothing where there is no queue', async ({ sluice, database }) => {
     await database.sql('TRUNCATE sluice.message, sluice.backlog_sample')
     await database.sql('DELETE FROM sluice.stream_group')

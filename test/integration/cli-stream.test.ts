@@ -49,9 +49,6 @@ describe('sluice stream and group', () => {
     await sluice.groups.set(queue, 'late', { from: 'start' })
     await append(database, queue, 3)
     const env = { DATABASE_URL: database.url }
-    expect((await runCli(['status'], env)).stdout).toContain(
-      `${queue}, group late: 3 events unread, and no live worker reads them`,
-    )
     await sluice.operate.streams.trim(queue, { position: 3 }, { force: true })
     expect((await runCli(['status'], env)).stdout).toContain(`${queue}, group late: lost its unread events from 1 to 2`)
   })

@@ -103,17 +103,19 @@ describe('sluice', () => {
 describe('sluice status', () => {
   test('shows queues, workers, and what needs attention', async ({ database, cli }) => {
     await database.sql(`SELECT sluice.enqueue('lonely', '{}') FROM generate_series(1, 3)`)
-    await database.sql(`SELECT sluice.enqueue('lonely', '{}', delay => '1 hour')`)
+    await database.sql(`SELECT sluice.enqueue('lonely', '{}', delay => '62 minutes')`)
     await bury(database, { queue: 'lonely' })
     await register(database, { name: 'alive:1', queues: ['served'], alive: true })
     await register(database, { name: 'gone:2', queues: ['lonely', 'served'], alive: false, inHand: 2 })
+    await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '2 minutes' WHERE queue = 'lonely'`)
+    await database.sql(`UPDATE sluice.worker SET seen_at = seen_at - interval '4 minutes' WHERE name = 'gone:2'`)
     const { code, stdout, stderr } = await cli('status')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(/^QUEUE +READY +SCHEDULED +RETRYING +IN FLIGHT +DEAD +OLDEST READY +NEXT DUE +WORKERS$/m)
-    expect(stdout).toMatch(/^lonely +3 +1 +0 +0 +1 +\d+m?s +in 59m 5\ds +0$/m)
+    expect(stdout).toMatch(/^lonely +3 +1 +0 +0 +1 +2m(?: \d+s)? +in 59m 5\ds +0$/m)
     expect(stdout).toMatch(/^served +0 +0 +0 +0 +0 +- +- +1$/m)
     expect(stdout).toMatch(/^alive:1 +yes +0 +\d+m?s ago +served$/m)
-    expect(stdout).toMatch(/^gone:2 +no +2 +\d+m?s ago +lonely, served$/m)
+    expect(stdout).toMatch(/^gone:2 +no +2 +4m(?: \d+s)? ago +lonely, served$/m)
     expect(stdout).toMatch(
       /needs attention\n(?:.*\n)*? {2}lonely: 3 ready, .*no live worker.*\n {4}→ .*\n {2}lonely: 1 dead letter\n(?:.*\n)* {2}worker gone:2 .*: gone with 2 messages/,
     )
@@ -150,6 +152,7 @@ describe('sluice status', () => {
           seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
           seenAgoMs: expect.any(Number),
           alive: false,
+          stale: false,
           inFlight: 2,
         },
       ],

@@ -39,7 +39,7 @@ describe('workers', () => {
       {
         severity: 'error',
         subject: `worker hangs.${queue}`,
-        finding: expect.stringMatching(/silent for 2m(?: \d+s)? with 2 messages in flight/),
+        finding: expect.stringMatching(/sent no heartbeat for 2m(?: \d+s)?, with 2 messages in flight/),
         remedy: 'kill -9 1 # on host',
       },
     ])
@@ -267,7 +267,7 @@ describe('a queue', () => {
           subject: `queue ${queue}, key a`,
           finding: expect.stringMatching(
             new RegExp(
-              `^Message ${id} has failed 1 times, the first known time 2h ago, .* with 2 messages behind it; .*no stock of 4711`,
+              `^Message ${id} has failed 1 time, the first known time 2h ago, .* with 2 messages behind it; .*no stock of 4711`,
             ),
           ),
           remedy: `npx sluice message run-now ${queue} ${id} # or: npx sluice message cancel ${queue} ${id}`,
@@ -297,7 +297,7 @@ describe('a queue', () => {
         check: 'limits.stuck',
         severity: 'warning',
         subject: `queue ${queue}`,
-        finding: expect.stringMatching(new RegExp(`^Its limit of 1 messages .*, by message ${id} in `)),
+        finding: expect.stringMatching(new RegExp(`^Its limit of 1 message in flight .*, by message ${id} in `)),
       },
     ])
   })
@@ -320,7 +320,9 @@ describe('a queue', () => {
         check: 'limits.tenant_stuck',
         severity: 'warning',
         subject: `queue ${queue}, tenant acme`,
-        finding: expect.stringMatching(new RegExp(`^The tenant's limit of 1 messages .*, by message ${id} in claim `)),
+        finding: expect.stringMatching(
+          new RegExp(`^The tenant's limit of 1 message in flight .*, by message ${id} in claim `),
+        ),
         remedy: expect.stringContaining(`npx sluice queue set ${queue} --tenant-concurrency 2`),
       },
     ])
@@ -396,7 +398,7 @@ describe('a group', () => {
         check: 'groups.no_members',
         severity: 'error',
         subject: `group all of stream ${queue}`,
-        finding: expect.stringMatching(/unread events in \d+ partitions, the oldest for 2m(?: \d+s)?/),
+        finding: expect.stringMatching(/unread events in \d+ partitions?, the oldest for 2m(?: \d+s)?/),
       },
     ])
     await sluice.groups.pause(queue, 'all')

@@ -200,6 +200,29 @@ test('settings of the database change nothing of what a handler sees, to the mil
   expect(log.of('batch.released')).toEqual([])
 })
 
+test('texts about failures are whole, and without passwords, where a backslash escapes in plain strings', async ({
+  queue,
+}) => {
+  await using database = await createTestDatabase({ migrated: false })
+  const off = 'SET standard_conforming_strings = off'
+  await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} ${off}`)
+  await migrate(database.url)
+  await database.sql(
+    `INSERT INTO sluice.message (queue, payload, due_at, attempt, last_error)
+     SELECT $1, '1', clock_timestamp() + interval '1 hour', 1, $2 FROM generate_series(1, 10)`,
+    [queue, 'Error:  the session is lost: amqp://me:pw@mq'],
+  )
+  const [explained] = await database.sql<{ explanation: string }>(
+    `SELECT e.explanation FROM sluice.message m, sluice.explain(m.queue, m.id) e WHERE m.queue = $1 LIMIT 1`,
+    [queue],
+  )
+  expect(explained?.explanation).toContain('"Error: the session is lost: amqp://')
+  const findings = await database.sql<{ finding: string }>(
+    `SELECT finding FROM sluice.doctor() WHERE finding LIKE '%session%'`,
+  )
+  expect(findings.map(({ finding }) => finding)).toEqual([expect.stringContaining('amqp://me:***@mq')])
+})
+
 async function instantsOf(database: TestDatabase, queue: string): Promise<Record<string, unknown>> {
   const rows = await database.sql<{ id: string; due: string; enqueued: string }>(
     `SELECT id::text, extract(epoch FROM due_at)::text AS due, extract(epoch FROM enqueued_at)::text AS enqueued

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { busyWorker, reasonOf, sessionOf, words } from '../support/explain/reasons.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { register } from '../support/rows/operations.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
@@ -23,6 +24,19 @@ describe('a dedupe key', () => {
     })
     await sluice.operate.messages.cancel(queue, id)
     expect(words(await explain())).toEqual(['key_free'])
+  })
+
+  test('that begins with - is freed by the remedy, as the command line reads it', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    await sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: '-y', for: '1h' } })
+    await sluice.pop(queue)
+    const { headline } = await sluice.operate.messages.explain(queue, { dedupeKey: '-y' })
+    expect(headline.remedy).toBe(`npx sluice message free-key ${queue} -- '-y'`)
+    const command = ['message', 'free-key', queue, '--', '-y']
+    expect(await runCli(command, { DATABASE_URL: database.url })).toMatchObject({ code: 0, stdout: 'It is free.\n' })
   })
 
   test('is kept after success until an instant, and free after free-key', async ({ queue, sluice }) => {

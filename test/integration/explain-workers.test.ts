@@ -102,7 +102,7 @@ describe('a message that is due and free', () => {
   })
 })
 
-describe('a worker that is silent', () => {
+describe('a worker that is stale', () => {
   test('is why messages wait if no other consumes the queue, and its process is to end', async ({
     database,
     queue,
@@ -115,7 +115,7 @@ describe('a worker that is silent', () => {
     const { headline } = await sluice.operate.messages.explain(queue, id)
     expect(headline).toMatchObject({
       reason: 'worker_stale',
-      explanation: `Worker "${queue} 1" (process 1 on host) has been silent for 5m, and its connection is open: the process hangs or is stopped, or its machine is gone.`,
+      explanation: `Worker "${queue} 1" (process 1 on host) has sent no heartbeat for 5m, and its connection is open: the process hangs or is stopped, or its machine is gone.`,
       details: { worker: `${queue} 1`, workerPid: 1, host: 'host' },
       remedy: 'kill -9 1 # on host',
     })
@@ -209,7 +209,7 @@ describe('a message that is gone, with none after it', () => {
     const early = await openSession(database, 'early')
     await early.session.query('DELETE FROM sluice.message')
     expect(words(await explain(gone))).toEqual(['not_committed', 'not_found'])
-    await database.sql('SELECT sluice.prune_leftovers()')
+    await sluice.operate.maintain()
     expect(words(await explain(gone))).toEqual(['not_committed', 'not_found'])
     await early.session.query('ROLLBACK')
     const late = await openSession(database, 'late')

@@ -155,6 +155,20 @@ describe('a check before a migration', () => {
     expect(await database.sql(`SELECT FROM pg_namespace WHERE nspname = 'sluice'`)).toEqual([])
   })
 
+  test('of an empty database says that transactions are read-only', async () => {
+    const database = await fresh({ migrated: false })
+    await database.sql(
+      `ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET default_transaction_read_only = on`,
+    )
+    const problem = expect.stringContaining('look for default_transaction_read_only')
+    expect(await checkMigration(database.url)).toMatchObject({ ready: false, version: null, pending: names, problem })
+    await expect(migrate(database.url)).rejects.toThrow('read-only')
+    expect(await runCli(['migrate', '--check'], { DATABASE_URL: database.url })).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('It would fail. Transactions are read-only here'),
+    })
+  })
+
   test('of a current one says which versions run, and how much they have in flight', async () => {
     const database = await fresh()
     const id = await newWorkerId(executeOnClient(database.pool))

@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -119,6 +120,52 @@ describe('move', () => {
     session.release()
   })
 
+  test('leaves the later messages of a key whose slot a batch had at the first one, and has no more', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const to = `${queue}.to`
+    const [first] = await put(sluice, queue, [1], { orderingKey: 'a' })
+    await sluice.enqueue(sluice.ownTransaction, queue, 2, { dedupe: { key: 'between' } })
+    const [later] = await put(sluice, queue, [3], { orderingKey: 'a' })
+    const gate = await gateOn(database, to)
+    const batch = await database.pool.connect()
+    await batch.query('BEGIN')
+    await batch.query(
+      'INSERT INTO sluice.slot (queue, slot) SELECT DISTINCT queue, slot FROM sluice.message WHERE queue = $1 AND slot IS NOT NULL',
+      [queue],
+    )
+    await batch.query('COMMIT')
+    await batch.query('BEGIN')
+    await batch.query('SELECT FROM sluice.slot WHERE queue = $1 FOR NO KEY UPDATE', [queue])
+    const move = sluice.operate.queues.move(queue, to)
+    await gate.reached()
+    await batch.query('ROLLBACK')
+    batch.release()
+    await gate.open()
+    expect(await move).toEqual({ ...NOTHING_LEFT, moved: 1, held: 2 })
+    expect(await database.sql(ROW, [to])).toMatchObject([{ payload: 2 }])
+    expect(await database.sql(ROW, [queue])).toMatchObject([{ id: first }, { id: later }])
+  })
+
+  test('leaves the later messages of a key that a later step sees', async ({ sluice, queue, database }) => {
+    const [locked] = await put(sluice, queue, [1], { orderingKey: 'a' })
+    await database.sql(`INSERT INTO sluice.message (queue, payload) SELECT $1, '2' FROM generate_series(1, 1000)`, [
+      queue,
+    ])
+    const [later] = await put(sluice, queue, [3], { orderingKey: 'a' })
+    const session = await database.pool.connect()
+    await session.query('BEGIN')
+    await session.query('SELECT FROM sluice.message WHERE queue = $1 AND id = $2 FOR UPDATE', [queue, locked])
+    const moved = await sluice.operate.queues.move(queue, `${queue}.to`)
+    await session.query('ROLLBACK')
+    session.release()
+    expect(moved).toEqual({ moved: 1_000, inFlight: 1, held: 1, duplicates: 0 })
+    expect(await database.sql(ROW, [queue])).toMatchObject([{ id: locked }, { id: later }])
+    expect(await sluice.operate.queues.move(queue, `${queue}.to`)).toEqual({ moved: 2, ...NOTHING_LEFT })
+  })
+
   test('leaves keys whose slot a batch has', async ({ sluice, queue, database }) => {
     const batch = await database.pool.connect()
     await put(sluice, queue, [1, 2], { orderingKey: 'a' })
@@ -164,6 +211,29 @@ describe('move', () => {
     await producer.query('ROLLBACK')
     producer.release()
     expect(await sluice.operate.queues.move(queue, to)).toEqual({ moved: 1, ...NOTHING_LEFT })
+  })
+
+  test('waits for twenty producers in a step at most', async ({ sluice, queue, database }) => {
+    const to = `${queue}.to`
+    const enqueue = (tx: Parameters<typeof sluice.enqueueMany>[0], name: string) =>
+      sluice.enqueueMany(
+        tx,
+        name,
+        Array.from({ length: 200 }, (_, n) => ({ payload: n, dedupe: { key: `k${n}` } })),
+      )
+    await enqueue(sluice.ownTransaction, queue)
+    const [free] = await put(sluice, queue, [1])
+    const producer = await database.pool.connect()
+    await producer.query('BEGIN')
+    await enqueue(producer, to)
+    const step = await database.sql('SELECT duplicates, next_id FROM sluice.move_messages($1, $2)', [queue, to])
+    const moved = await sluice.operate.queues.move(queue, to)
+    await producer.query('ROLLBACK')
+    producer.release()
+    expect(step).toEqual([{ duplicates: 20, next_id: expect.any(String) }])
+    expect(moved).toEqual({ ...NOTHING_LEFT, moved: 1, duplicates: 200 })
+    expect(await database.sql(ROW, [to])).toMatchObject([{ id: free }])
+    expect(await sluice.operate.queues.move(queue, to)).toEqual({ moved: 200, ...NOTHING_LEFT })
   })
 
   test.for(['transactional', 'leased'] as const)(
@@ -285,3 +355,23 @@ describe.each(['transactional', 'leased'] as const)('move, in %s mode', (mode) =
     expect(await sluice.operate.queues.move(queue, 'x', { type: 'b' })).toEqual({ ...NOTHING_LEFT, moved: 0, held: 1 })
   })
 })
+
+/** Stops a move at the first dedupe key that it takes in a queue, until it is opened. */
+async function gateOn(database: TestDatabase, queue: string) {
+  await database.sql(`CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0
+    AS $$ BEGIN PERFORM pg_advisory_xact_lock(7, 7); RETURN NEW; END $$`)
+  await database.sql(`CREATE TRIGGER gate BEFORE INSERT ON sluice.dedupe
+    FOR EACH ROW WHEN (NEW.queue = '${queue}') EXECUTE FUNCTION wait_at_gate()`)
+  const session = await database.pool.connect()
+  await session.query('SELECT pg_advisory_lock(7, 7)')
+  const waiting = `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.classid = 7 AND NOT l.granted`
+  return {
+    reached: () => waitFor(async () => (await database.sql(waiting)).length > 0, { what: 'the move at the gate' }),
+    open: async () => {
+      await session.query('SELECT pg_advisory_unlock(7, 7)')
+      session.release()
+      await database.sql('DROP FUNCTION wait_at_gate CASCADE')
+    },
+  }
+}

@@ -83,18 +83,39 @@ describe('the functions for claims', () => {
     expect(await claim?.settle(id!)).toMatchObject({ settled: [id] })
   })
 
-  test('sluice.claim_settle gives a dead letter a reason where an empty one was given, as a claim does', async ({
+  test('sluice.claim_settle gives a dead letter a reason where an empty or blank one was given, as a claim does', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const ids = await put(sluice, queue, [1, 2, 3])
+    const claim = await sluice.claim(queue, { limit: 3 })
+    const text = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'dead_letter', reason => $4)`
+    await database.sql(text, [queue, claim?.id, ids[0], ''])
+    await database.sql(text, [queue, claim?.id, ids[1], ' \n '])
+    await claim?.settle(ids[2]!, deadLetter(''))
+    const reasons = 'SELECT reason FROM sluice.dead_letter WHERE queue = $1'
+    expect(await database.sql(reasons, [queue])).toEqual(ids.map(() => ({ reason: 'no reason given' })))
+  })
+
+  test('sluice.claim_settle stores the first 4,000 characters of an error and of a reason', async ({
     database,
     sluice,
     queue,
   }) => {
     const ids = await put(sluice, queue, [1, 2])
     const claim = await sluice.claim(queue, { limit: 2 })
-    const text = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'dead_letter', reason => '')`
-    await database.sql(text, [queue, claim?.id, ids[0]])
-    await claim?.settle(ids[1]!, deadLetter(''))
-    const reasons = 'SELECT reason FROM sluice.dead_letter WHERE queue = $1'
-    expect(await database.sql(reasons, [queue])).toEqual(ids.map(() => ({ reason: 'no reason given' })))
+    const settle = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint]`
+    const long = 'a.'.repeat(60_000)
+    await database.sql(`${settle}, 'retry', error => $4)`, [queue, claim?.id, ids[0], long])
+    await database.sql(`${settle}, 'dead_letter', reason => $4, error => $4)`, [queue, claim?.id, ids[1], long])
+    const stored = long.slice(0, 4_000)
+    expect(await database.sql('SELECT last_error FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+      { last_error: stored },
+    ])
+    expect(await database.sql('SELECT reason, error FROM sluice.dead_letter WHERE queue = $1', [queue])).toEqual([
+      { reason: stored, error: stored },
+    ])
   })
 
   test('bound the time that an interval lasts, whatever its months count for', async ({ database, sluice, queue }) => {

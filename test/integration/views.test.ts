@@ -321,6 +321,7 @@ describe('the views, which are a public interface,', () => {
           "started_at timestamp with time zone",
           "seen_at timestamp with time zone",
           "alive boolean",
+          "stale boolean",
           "in_flight integer",
         ],
       }

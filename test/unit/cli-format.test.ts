@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import { formatAge } from '../../src/basics/spans.ts'
+import { durationWords } from '../../src/basics/duration-words.ts'
 import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
 import { formatStatus } from '../../src/cli/show/status.ts'
 import { formatTable, type TableColumn } from '../../src/cli/show/table.ts'
@@ -9,7 +9,7 @@ import type { Status } from '../../src/index.ts'
 
 const PIPE: View = { paint: (_, text) => text, width: undefined }
 
-describe('formatAge', () => {
+describe('durationWords', () => {
   test.for([
     [0, '0ms'],
     [-5, '0ms'],
@@ -24,7 +24,7 @@ describe('formatAge', () => {
     [86_400_000, '1d'],
     [273_600_000, '3d 4h'],
   ] as const)('writes %d ms as %s', ([ms, text]) => {
-    expect(formatAge(ms)).toBe(text)
+    expect(durationWords(ms)).toBe(text)
   })
 })
 
@@ -121,6 +121,7 @@ describe('formatStatus', () => {
     seenAt: new Date(0),
     seenAgoMs: 60_000,
     alive: false,
+    stale: false,
     inFlight: 0,
   }
 

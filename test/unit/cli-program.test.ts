@@ -18,7 +18,8 @@ describe('the help of every command', () => {
   test.for([
     [['help', 'ded'], "unknown command 'ded'\n(Did you mean dead?)"],
     [['help', 'dead', 'lst'], "unknown command 'dead lst'\n(Did you mean list?)"],
-    [['clear', 'orders', '--state', 'dead'], 'For dead letters: sluice dead redrive and sluice dead delete'],
+    [['clear', 'orders', '--state', 'dead'], 'as do sluice dead redrive and sluice dead delete'],
+    [['queue', 'move', 'ordres', 'orders', '--state', 'completed'], 'The setting history of the queue says how long'],
     [['message', 'cancel', 'orders'], 'expected the id of a message or --dedupe-key, received neither'],
   ] as const)('%j says what was meant', async ([args, words]) => {
     let said = ''

@@ -2,17 +2,16 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readDatabaseUrl, secretsOf, targetOf } from '../../src/cli/database-url.ts'
 import { maskSecrets } from '../../src/cli/mask-secrets.ts'
+import { MASKED_TEXTS, REPEATED } from '../support/passwords.ts'
 
 describe('maskSecrets', () => {
-  test.for([
-    ['postgres://me:secret@db/app', 'postgres://me:***@db/app'],
-    ['at "postgresql://me:p@ss/word#1@db/app"!', 'at "postgresql://me:***@db/app"!'],
-    ['amqp://guest:guest@mq and redis://:pw@cache', 'amqp://guest:***@mq and redis://:***@cache'],
-    ['postgres://db/app?password=secret&x=1', 'postgres://db/app?password=***&x=1'],
-    ['http://host:8080/path/@scope', 'http://host:8080/path/@scope'],
-    ['postgres://me@db:5432/app', 'postgres://me@db:5432/app'],
-  ] as const)('writes %s as %s', ([text, masked]) => {
+  test.for(MASKED_TEXTS)('writes %s as %s', ([text, masked]) => {
     expect(maskSecrets(text)).toBe(masked)
+  })
+
+  test.for(REPEATED)('reads a megabyte of %s once', (part) => {
+    const text = part.repeat(1_000_000 / part.length)
+    expect(maskSecrets(text)).toBe(text)
   })
 
   test('masks given secrets anywhere, and short ones as words', () => {

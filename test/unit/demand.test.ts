@@ -138,6 +138,10 @@ class PlayedRound implements Round {
     return concurrency
   }
 
+  get connections(): number {
+    return PLAN.concurrency
+  }
+
   async drained(): Promise<boolean> {
     return false
   }

@@ -60,6 +60,13 @@ describe('schema/', () => {
   test.each(FILES)('$name has at most 400 lines', ({ sql }) => {
     expect(sql.split('\n').length).toBeLessThanOrEqual(401)
   })
+
+  // With standard_conforming_strings = off it escapes: '\s' is s.
+  test.each(FILES)('$name has no backslash in a string without E', ({ sql }) => {
+    const tokens = sql.matchAll(/--[^\n]*|"[^"]*"|\bE'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'/gs)
+    const plain = [...tokens].map(([token]) => token).filter((token) => token.startsWith("'"))
+    expect(plain.filter((token) => token.includes('\\'))).toEqual([])
+  })
 })
 
 test('the statements of the library call functions of schema/, each in its schema', async () => {

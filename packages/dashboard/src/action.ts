@@ -43,7 +43,8 @@ export interface Action {
 /** Only these sentences: what an address says must not put words into the page. */
 export const DONE = {
   paused: 'Paused.',
-  'already-paused': 'It was paused already. It is paused with the new reason now.',
+  'already-paused': 'It was paused already. Nothing was changed.',
+  'reason-changed': 'It was paused already. It is paused with the new reason now.',
   resumed: 'Resumed.',
   'not-paused': 'It was not paused.',
   cancelled: 'Cancelled: the message is gone.',

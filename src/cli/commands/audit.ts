@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import type { AuditAction, AuditEntry } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
@@ -74,7 +74,7 @@ function addAuditKeep(audit: Command): void {
         if (keepMs !== undefined) await operate.audit.keep(keepMs)
         return operate.audit.kept()
       })
-      print(`Actions are kept for ${formatAge(kept)}.`)
+      print(`Actions are kept for ${durationWords(kept)}.`)
     })
 }
 

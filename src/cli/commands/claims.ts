@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
+import { agoWords } from '../../basics/duration-words.ts'
 import { counted } from '../../basics/sentences.ts'
-import { formatAgo } from '../../basics/spans.ts'
 import type { ClaimStatus } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
@@ -52,7 +52,7 @@ const COLUMNS: readonly TableColumn<ClaimStatus>[] = [
   { title: 'QUEUE', cell: (claim) => claim.queue },
   { title: 'CLAIM', align: 'right', cell: (claim) => claim.id },
   { title: 'MESSAGES', align: 'right', cell: (claim) => claim.messages },
-  { title: 'RENEWED', align: 'right', cell: (claim) => formatAgo(claim.renewedAgoMs) },
+  { title: 'RENEWED', align: 'right', cell: (claim) => agoWords(claim.renewedAgoMs) },
   { title: 'ENDS', align: 'right', cell: (claim) => formatDue(claim.expiresInMs) },
 ]
 

@@ -5,7 +5,7 @@ import { operating } from '../connect.ts'
 import { assertKnown } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { note, print } from '../output.ts'
-import { addWaitingFilter, readWaitingFilter, type WaitingFilterOptions } from '../waiting-filter.ts'
+import { addWaitingFilter, type WaitingFilterOptions, waitingFilterOf } from '../waiting-filter.ts'
 
 interface ClearOptions extends WaitingFilterOptions {
   readonly freeKeys?: true
@@ -28,7 +28,7 @@ export function addClear(program: Command): void {
 /** Counts, asks, and removes what was enqueued before it counted. */
 async function clear(queue: string, options: ClearOptions, command: Command): Promise<void> {
   await operating(command, async (operate) => {
-    const filter = await readWaitingFilter(operate, options)
+    const filter = await waitingFilterOf(operate, options)
     const total = await operate.queues.clear(queue, { ...filter, dryRun: true })
     const keys = await operate.queues.freeKeys(queue, { dryRun: true })
     if (total + keys === 0 && !options.yes) await assertKnown(operate, queue)

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import type { GroupPartitionStatus } from '../../index.ts'
 import { operating } from '../connect.ts'
 import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
@@ -44,7 +44,7 @@ const COLUMNS: readonly TableColumn<GroupPartitionStatus>[] = [
   {
     title: 'OLDEST UNREAD',
     align: 'right',
-    cell: ({ oldestUnreadAgeMs }) => (oldestUnreadAgeMs === null ? null : formatAge(oldestUnreadAgeMs)),
+    cell: ({ oldestUnreadAgeMs }) => (oldestUnreadAgeMs === null ? null : durationWords(oldestUnreadAgeMs)),
   },
   { title: 'STATE', cell: stateText },
 ]

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge, formatAgo } from '../../basics/spans.ts'
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import type { CompletedMessage } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
@@ -91,8 +91,8 @@ async function showCompleted(queue: string, id: string, { json }: JsonOptions, c
 const COLUMNS: readonly TableColumn<CompletedMessage>[] = [
   { title: 'ID', align: 'right', cell: ({ id }) => id },
   { title: 'TYPE', cell: ({ type }) => type },
-  { title: 'COMPLETED', align: 'right', cell: ({ ageMs }) => formatAgo(ageMs) },
-  { title: 'TOOK', align: 'right', cell: ({ tookMs }) => formatAge(tookMs) },
+  { title: 'COMPLETED', align: 'right', cell: ({ ageMs }) => agoWords(ageMs) },
+  { title: 'TOOK', align: 'right', cell: ({ tookMs }) => durationWords(tookMs) },
   { title: 'ATTEMPT', align: 'right', cell: ({ attempt }) => attempt },
   { title: 'BY', cell: ({ worker, claim }) => worker ?? (claim === null ? null : `claim ${claim}`) },
   { title: 'PAYLOAD', cell: ({ payloadJson }) => payloadJson },

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import { wordsOf } from '../../basics/words-of.ts'
 import { checkMigration } from '../../migrate/check.ts'
 import { migrate, migrationSql } from '../../migrate/migrate.ts'
@@ -59,7 +59,9 @@ function noteDelay(event: SluiceEvent): void {
   if (event.kind !== 'migration.delayed') return
   const { attempt, attempts, error, retryInMs } = event
   const reason = wordsOf(error.cause)
-  note(`Attempt ${attempt} of ${attempts} was rolled back: ${reason}. The next one begins in ${formatAge(retryInMs)}`)
+  note(
+    `Attempt ${attempt} of ${attempts} was rolled back: ${reason}. The next one begins in ${durationWords(retryInMs)}`,
+  )
 }
 
 const EXAMPLES = `

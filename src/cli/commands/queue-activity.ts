@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import type { QueueActivity } from '../../index.ts'
 import { operating } from '../connect.ts'
 import { didYouMean } from '../known-queue.ts'
@@ -51,7 +51,7 @@ function columns(stepMs: number, now: Date): readonly TableColumn<QueueActivity>
     { title: 'TOOK P50', align: 'right', cell: ({ handlingP50Ms }) => age(handlingP50Ms) },
     { title: 'P99', align: 'right', cell: ({ handlingP99Ms }) => age(handlingP99Ms) },
     { title: 'BATCHES', align: 'right', cell: ({ batches }) => batches },
-    { title: 'IN ALL', align: 'right', cell: ({ handlingTotalMs }) => formatAge(handlingTotalMs) },
+    { title: 'IN ALL', align: 'right', cell: ({ handlingTotalMs }) => durationWords(handlingTotalMs) },
   ]
 }
 
@@ -61,7 +61,7 @@ function rate(count: number, ms: number): string {
 }
 
 function age(ms: number | null): string | null {
-  return ms === null ? null : formatAge(ms)
+  return ms === null ? null : durationWords(ms)
 }
 
 const EXAMPLES = `

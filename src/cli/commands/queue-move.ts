@@ -6,7 +6,7 @@ import { operating } from '../connect.ts'
 import { assertKnown, didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { note, print } from '../output.ts'
-import { addWaitingFilter, readWaitingFilter, type WaitingFilterOptions } from '../waiting-filter.ts'
+import { addWaitingFilter, type WaitingFilterOptions, waitingFilterOf } from '../waiting-filter.ts'
 
 interface MoveOptions extends WaitingFilterOptions {
   readonly dryRun?: true
@@ -29,7 +29,7 @@ export function addQueueMove(queue: Command): void {
 async function move(queue: string, target: string, options: MoveOptions, command: Command): Promise<void> {
   if (queue === target) command.error('error: expected two queues, received the same one twice')
   await operating(command, async (operate) => {
-    const filter = await readWaitingFilter(operate, options)
+    const filter = await waitingFilterOf(operate, options)
     const planned = await operate.queues.move(queue, target, { ...filter, dryRun: true })
     if (planned.moved === 0 && !options.yes) await assertKnown(operate, queue)
     const total = counted(planned.moved, 'message')

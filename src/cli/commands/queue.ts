@@ -1,12 +1,14 @@
 import type { Command } from 'commander'
 import type { QueueSettingsStatus } from '../../index.ts'
+import { pauseText } from '../../operate/pause-text.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
 import { assertKnown, assertKnownOrConfirmed, noteUnknown } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
-import { pausedText, settingsOf, settingsText } from '../show/queue-settings.ts'
+import { settingsOf, settingsText } from '../show/queue-settings.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
+import { printable } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
 import { addQueueActivity } from './queue-activity.ts'
 import { addQueueMove } from './queue-move.ts'
@@ -42,7 +44,7 @@ function addList(queue: Command): void {
 function columns(at: Date): readonly TableColumn<QueueSettingsStatus>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
-    { title: 'PAUSED', cell: (settings) => pausedText(settings, at) },
+    { title: 'PAUSED', cell: (settings) => pauseText(settings, at) },
     { title: 'SETTINGS', cell: settingsText },
     { title: 'CHANGED BY', cell: ({ changedBy }) => changedBy },
   ]
@@ -70,11 +72,11 @@ function addGet(queue: Command): void {
 }
 
 function formatSettings(settings: QueueSettingsStatus, at: Date): string {
-  const paused = pausedText(settings, at)
+  const paused = pauseText(settings, at)
   const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(settings)]
   const width = Math.max(...rows.map(([name]) => name.length))
   const changed = `Changed ${settings.changedAt.toISOString()}${settings.changedBy === null ? '' : ` by ${settings.changedBy}`}.`
-  return [...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`), changed].join('\n')
+  return printable([...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`), changed].join('\n'))
 }
 
 interface ByOptions {
@@ -114,9 +116,9 @@ function pausedBefore(
   reason: string | undefined,
   at: Date,
 ): string {
-  const since = before === undefined ? null : pausedText(before, at)
+  const since = before === undefined ? null : pauseText(before, at)
   const already = since === null ? `${name} was paused already.` : `${name} was paused already, ${since}.`
-  return reason === undefined ? already : `${already} Now its reason is: ${reason}`
+  return printable(reason === undefined ? already : `${already} Now its reason is: ${reason}`)
 }
 
 /** `sluice queue resume` */

@@ -1,4 +1,4 @@
-import { formatAge, formatAgo } from '../../basics/spans.ts'
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import type { CompletedMessage } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'
@@ -8,8 +8,8 @@ import { printable } from './text.ts'
 export function formatCompleted(message: CompletedMessage, view: View): string {
   const { completedAt, claimedAt, enqueuedAt, lastError, worker, claim } = message
   const facts: readonly Fact[] = [
-    ['completed', `${completedAt.toISOString()} (${formatAgo(message.ageMs)})`],
-    ['claimed', `${claimedAt.toISOString()} (${formatAge(message.tookMs)} before)`],
+    ['completed', `${completedAt.toISOString()} (${agoWords(message.ageMs)})`],
+    ['claimed', `${claimedAt.toISOString()} (${durationWords(message.tookMs)} before)`],
     ['enqueued', Number.isNaN(enqueuedAt.getTime()) ? null : enqueuedAt.toISOString()],
     ['by', worker ?? (claim === null ? null : `claim ${claim}`)],
     ['attempt', attemptsText(message)],

@@ -1,5 +1,5 @@
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import { counted } from '../../basics/sentences.ts'
-import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'
@@ -30,7 +30,7 @@ export function formatDeadLetter(letter: DeadLetter, view: View): string {
   const facts: readonly Fact[] = [
     ...(letter.position === null ? [] : [['event', eventName(letter)] as const]),
     ['reason', letter.reason],
-    ['died', `${letter.diedAt.toISOString()} (${formatAgo(letter.ageMs)})`],
+    ['died', `${letter.diedAt.toISOString()} (${agoWords(letter.ageMs)})`],
     ['enqueued', enqueued(letter)],
     ['attempts', attemptsText(letter)],
   ]
@@ -43,7 +43,7 @@ export function formatDeadLetter(letter: DeadLetter, view: View): string {
 
 function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {
   const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
-  return `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
+  return `${enqueuedAt.toISOString()} (${durationWords(lifetimeMs)} before it died)`
 }
 
 const COLUMNS: readonly TableColumn<DeadLetter>[] = [
@@ -52,7 +52,7 @@ const COLUMNS: readonly TableColumn<DeadLetter>[] = [
   { title: 'EVENT', align: 'right', optional: true, cell: eventName },
   { title: 'TYPE', cell: (letter) => letter.type },
   { title: 'ATTEMPTS', align: 'right', cell: (letter) => letter.attempt },
-  { title: 'DIED', align: 'right', cell: (letter) => formatAgo(letter.ageMs) },
+  { title: 'DIED', align: 'right', cell: (letter) => agoWords(letter.ageMs) },
   { title: 'REASON', cell: (letter) => letter.reason },
   { title: 'ERROR', cell: (letter) => letter.error },
 ]

@@ -1,5 +1,5 @@
+import { durationWords } from '../../basics/duration-words.ts'
 import { counted } from '../../basics/sentences.ts'
-import { formatAge } from '../../basics/spans.ts'
 import type { BlockingSession, MigrationCheck, VersionInUse } from '../../migrate/check.ts'
 
 /** What `sluice migrate --check` has found, a sentence to a line. */
@@ -24,7 +24,7 @@ export function formatMigrationCheck({
 }
 
 function formatBlocking({ pid, application, user, state, openMs }: BlockingSession): string {
-  const since = openMs === null ? '' : ` for ${formatAge(openMs)}`
+  const since = openMs === null ? '' : ` for ${durationWords(openMs)}`
   if (pid === 0)
     return `It would wait for the prepared transaction ${application}, open${since}. End it with: ROLLBACK PREPARED '${application}'`
   const named = application === '' ? user : `${user}, ${application}`
@@ -34,7 +34,7 @@ function formatBlocking({ pid, application, user, state, openMs }: BlockingSessi
 function formatVersions(versions: readonly VersionInUse[]): readonly string[] {
   if (versions.length === 0) return ['Workers: none']
   return versions.map(({ version, workers, inFlight, longestMs }) => {
-    const longest = longestMs === null ? '' : `, the longest for ${formatAge(longestMs)}`
+    const longest = longestMs === null ? '' : `, the longest for ${durationWords(longestMs)}`
     return `${counted(workers, 'worker')} of version ${version}: ${counted(inFlight, 'message')} in flight${longest}`
   })
 }

@@ -1,8 +1,6 @@
-import { UNITS } from '../../basics/spans.ts'
+import { UNITS } from '../../basics/duration-words.ts'
 import { separated } from '../../basics/words.ts'
-import { pauseText } from '../../operate/pause-text.ts'
 import { type QueueSetting, type QueueSettingsStatus, type RateStatus, SETTINGS } from '../../queue-settings.ts'
-import { printable } from './text.ts'
 
 /** The settings of a queue, without its pause, as they are given on the command line: `ttl 7d, max-attempts 5`. */
 export function settingsText(settings: QueueSettingsStatus): string {
@@ -23,12 +21,6 @@ function valueText(kind: QueueSetting['kind'], value: unknown): string {
   if (kind === 'time') return time(Number(value))
   if (typeof value !== 'object') return String(value)
   return kind === 'rate' ? rate(value as RateStatus) : JSON.stringify(value)
-}
-
-/** `5m ago by ada: the mail provider is down`, safe for a terminal; null: the queue is not paused. */
-export function pausedText(settings: QueueSettingsStatus, at: Date): string | null {
-  const text = pauseText(settings, at)
-  return text && printable(text)
 }
 
 function rate({ limit, perMs, burst }: RateStatus): string {

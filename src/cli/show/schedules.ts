@@ -1,4 +1,4 @@
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import type { ScheduleStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { formatTable, type TableColumn } from './table.ts'
@@ -28,7 +28,7 @@ function columns({ paint }: View): readonly TableColumn<ScheduleStatus>[] {
 
 /** '0 3 * * * Europe/Berlin', 'every 15m' */
 function whenText({ cron, everyMs, zone }: ScheduleStatus): string {
-  if (cron === null) return `every ${formatAge(everyMs ?? 0)}`
+  if (cron === null) return `every ${durationWords(everyMs ?? 0)}`
   return zone === 'UTC' ? cron : `${cron} ${zone}`
 }
 

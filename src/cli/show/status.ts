@@ -1,4 +1,4 @@
-import { formatAge, formatAgo } from '../../basics/spans.ts'
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import type { Attention, QueueSettingsStatus, QueueStatus, Status, WorkerStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { settingsText } from './queue-settings.ts'
@@ -62,7 +62,7 @@ function queueColumns({ paint }: View, queues: readonly QueueStatus[]): readonly
     {
       title: 'OLDEST READY',
       align: 'right',
-      cell: (queue) => (queue.oldestReadyAgeMs === null ? null : formatAge(queue.oldestReadyAgeMs)),
+      cell: (queue) => (queue.oldestReadyAgeMs === null ? null : durationWords(queue.oldestReadyAgeMs)),
     },
     {
       title: 'NEXT DUE',
@@ -92,7 +92,7 @@ function workerColumns({ paint }: View): readonly TableColumn<WorkerStatus>[] {
       paint: (text, worker) => paint(worker.alive ? 'green' : 'red', text),
     },
     { title: 'IN FLIGHT', align: 'right', cell: (worker) => worker.inFlight },
-    { title: 'SEEN', align: 'right', cell: (worker) => formatAgo(worker.seenAgoMs) },
+    { title: 'SEEN', align: 'right', cell: (worker) => agoWords(worker.seenAgoMs) },
     { title: 'QUEUES', cell: (worker) => worker.queues.join(', ') },
   ]
 }

@@ -1,7 +1,7 @@
+import { durationWords } from '../../basics/duration-words.ts'
 import { counted } from '../../basics/sentences.ts'
-import { formatAge } from '../../basics/spans.ts'
 import type { GroupStatus, StreamStatus } from '../../index.ts'
-import { LONG_OPEN_MS } from '../../operate/status/of-streams.ts'
+import { AFTER_MS } from '../../operate/status/after-ms.ts'
 import type { View } from '../output.ts'
 import { formatTable, type TableColumn } from './table.ts'
 
@@ -35,8 +35,9 @@ function streamColumns({ paint }: View): readonly TableColumn<StreamStatus>[] {
     {
       title: 'OPEN APPEND',
       align: 'right',
-      cell: ({ openForMs }) => (openForMs === null ? null : formatAge(openForMs)),
-      paint: (text, { openForMs }) => (openForMs !== null && openForMs > LONG_OPEN_MS ? paint('yellow', text) : text),
+      cell: ({ openForMs }) => (openForMs === null ? null : durationWords(openForMs)),
+      paint: (text, { openForMs }) =>
+        openForMs !== null && openForMs > AFTER_MS['streams.open_append'] ? paint('yellow', text) : text,
     },
   ]
 }
@@ -44,7 +45,7 @@ function streamColumns({ paint }: View): readonly TableColumn<StreamStatus>[] {
 /** '30d', '5.0 GB', '30d, 5.0 GB' */
 function keptText({ retainMs, retainBytes }: StreamStatus): string {
   const limits = [
-    ...(retainMs === null ? [] : [formatAge(retainMs)]),
+    ...(retainMs === null ? [] : [durationWords(retainMs)]),
     ...(retainBytes === null ? [] : [formatBytes(retainBytes)]),
   ]
   return limits.length === 0 ? 'all' : limits.join(', ')
@@ -58,7 +59,7 @@ function groupColumns({ paint }: View): readonly TableColumn<GroupStatus>[] {
     {
       title: 'OLDEST UNREAD',
       align: 'right',
-      cell: ({ oldestUnreadAgeMs }) => (oldestUnreadAgeMs === null ? null : formatAge(oldestUnreadAgeMs)),
+      cell: ({ oldestUnreadAgeMs }) => (oldestUnreadAgeMs === null ? null : durationWords(oldestUnreadAgeMs)),
     },
     { title: 'DEFERRED', align: 'right', cell: ({ deferred }) => deferred },
     {

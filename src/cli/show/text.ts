@@ -1,11 +1,11 @@
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import { shortened } from '../../basics/sentences.ts'
-import { formatAge, formatAgo } from '../../basics/spans.ts'
 import { streamOf } from '../../streams.ts'
 
 /** When something is due: 'in 3m 12s', '45s ago', 'never'. */
 export function formatDue(inMs: number | null): string {
   if (inMs === null) return 'never'
-  return inMs > 0 ? `in ${formatAge(inMs)}` : formatAgo(-inMs)
+  return inMs > 0 ? `in ${durationWords(inMs)}` : agoWords(-inMs)
 }
 
 /** 'orders/7', as handlers and the log name an event; null of what is none. */

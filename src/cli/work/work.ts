@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import { LONGEST_TIMER_MS, startTimer } from '../../basics/start-timer.ts'
 import { createSluice, isSluiceError, prometheus, type RunningPipeline, type Sluice, SluiceError } from '../../index.ts'
 import { connected } from '../connect.ts'
@@ -119,7 +119,7 @@ class WorkRun {
   async #drain(running: readonly RunningPipeline[], signal: NodeJS.Signals): Promise<number> {
     const { drainTimeout: timeout } = this.#options
     note(
-      `${signal}: stops claiming, and waits up to ${formatAge(timeout)} for messages in flight; a second signal gives them back`,
+      `${signal}: stops claiming, and waits up to ${durationWords(timeout)} for messages in flight; a second signal gives them back`,
     )
     const drained = Promise.all(running.map((pipeline) => pipeline.drain({ timeout })))
     const first = await Promise.race([drained, this.#signals.second])

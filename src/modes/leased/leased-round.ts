@@ -83,6 +83,11 @@ export class LeasedRound implements Round {
     return this.#claims?.full === true && !isLast ? batchSize * MOST_AT_ONCE : batchSize
   }
 
+  /** One for claims, one for settlements and renewals, and those of the handlers' transactions. */
+  get connections(): number {
+    return 2 + Math.min(TRANSACTIONS, this.#room.size)
+  }
+
   failed(error: unknown, retryInMs?: number): unknown {
     this.#losses.report(error, retryInMs)
     return reasonFor(error)

@@ -16,6 +16,10 @@ export class Room {
     this.#size = size
   }
 
+  get size(): number {
+    return this.#size
+  }
+
   /**
    * Reserves room for a claim, for `most` messages at most, as soon as there is some; undefined if the signal aborts before.
    * While the claim is on its way more becomes free, so under load claims grow by themselves.

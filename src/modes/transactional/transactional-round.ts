@@ -14,13 +14,20 @@ export class TransactionalRound implements Round {
   readonly #source: TransactionalSource
   readonly #losses: Losses
   readonly #loops = new Set<BatchLoop>()
+  #connections: number
 
   constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: TransactionalSource) {
-    const { queue } = consumption.plan
+    const { queue, concurrency } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
     this.#losses = new Losses(queue, runtime.report)
     this.#source = source
+    this.#connections = concurrency
+  }
+
+  /** One for each batch. */
+  get connections(): number {
+    return this.#connections
   }
 
   async run(demand: RoundDemand, alone: boolean, onCommitted: () => void): Promise<Next> {
@@ -73,6 +80,7 @@ export class TransactionalRound implements Round {
 
   resize(concurrency: number): number {
     this.#source.resize(concurrency)
+    this.#connections = concurrency
     return concurrency
   }
 

@@ -1,6 +1,6 @@
 /**
- * Something that an operator should look at. What the doctor finds as well has the name of its check. `wrong`: messages are
- * stuck, lost or dead. `watch`: they wait, which may be meant.
+ * Something that an operator should look at. What the doctor finds as well has the name of its check, and is found under the
+ * same conditions. `wrong`: messages are stuck, lost or dead. `watch`: they wait, which may be meant.
  */
 export type Attention = About &
   (
@@ -11,7 +11,7 @@ export type Attention = About &
           | 'queues.dead_letters'
           | 'queues.paused'
           | 'queues.limited'
-          | 'keys.held'
+          | 'queues.held'
         readonly queue: string
       }
     | { readonly kind: 'workers.gone' | 'workers.stale'; readonly worker: string }

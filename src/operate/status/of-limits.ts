@@ -1,4 +1,4 @@
-import { formatAge } from '../../basics/spans.ts'
+import { durationWords } from '../../basics/duration-words.ts'
 import type { LimitStatus } from '../../table/operate/limit-status.ts'
 import type { Attention } from './attention.ts'
 
@@ -17,7 +17,7 @@ export function isUsedUp({ concurrency, inFlight, tokens, ready }: LimitStatus):
 function limitedQueue({ queue, ready, concurrency, inFlight, rate, rateIntervalMs, tokens }: LimitStatus): Attention {
   const limit =
     tokens !== null && tokens < 1
-      ? `rate ${rate} per ${formatAge(rateIntervalMs)}`
+      ? `rate ${rate} per ${durationWords(rateIntervalMs)}`
       : `concurrency ${concurrency}, ${inFlight} in flight`
   return limited(queue, ready, `the limit: ${limit}`)
 }

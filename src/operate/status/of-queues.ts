@@ -1,18 +1,29 @@
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import { counted, shortened } from '../../basics/sentences.ts'
-import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { QueueSettingsStatus } from '../../queue-settings.ts'
 import type { HeldKeys } from '../../table/operate/held-keys.ts'
 import type { QueueStatus } from '../../table/operate/queue-status.ts'
 import { pauseText } from '../pause-text.ts'
+import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'
 
-/** In what state a queue needs attention. @param isLimited whether its messages wait for a limit of the queue as a whole */
-export function attentionToQueue(queue: QueueStatus, isLimited: boolean): readonly Attention[] {
+/**
+ * In what state a queue needs attention.
+ *
+ * @param isLimited whether its messages wait for a limit of the queue as a whole
+ * @param isUnconsumed whether none of {@link mayBeUnconsumed} consumes it
+ */
+export function attentionToQueue(queue: QueueStatus, isLimited: boolean, isUnconsumed: boolean): readonly Attention[] {
   const found: Attention[] = []
-  if (queue.ready > 0 && queue.workers === 0) found.push(noWorker(queue))
+  if (isUnconsumed) found.push(noWorker(queue))
   if (isStuck(queue) && !isLimited) found.push(stuck(queue))
   if (queue.dead > 0) found.push(deadLetters(queue))
   return found
+}
+
+/** No worker consumes the queue, it is not paused, and it has been due for long: unless claims consume it. */
+export function mayBeUnconsumed({ ready, workers, pausedAt, oldestReadyAgeMs }: QueueStatus): boolean {
+  return ready > 0 && workers === 0 && pausedAt === null && (oldestReadyAgeMs ?? 0) > AFTER_MS['queues.no_worker']
 }
 
 function noWorker({ queue, ready, oldestReadyAgeMs }: QueueStatus): Attention {
@@ -29,10 +40,14 @@ function noWorker({ queue, ready, oldestReadyAgeMs }: QueueStatus): Attention {
 
 /** Live workers consume the queue, and take nothing although it has been due for long. */
 function isStuck({ ready, inFlight, workers, pausedAt, oldestReadyAgeMs }: QueueStatus): boolean {
-  return ready > 0 && workers > 0 && inFlight === 0 && pausedAt === null && (oldestReadyAgeMs ?? 0) > STUCK_MS
+  return (
+    ready > 0 &&
+    workers > 0 &&
+    inFlight === 0 &&
+    pausedAt === null &&
+    (oldestReadyAgeMs ?? 0) > AFTER_MS['queues.stuck']
+  )
 }
-
-const STUCK_MS = 60_000
 
 function stuck({ queue, ready, oldestReadyAgeMs, workers }: QueueStatus): Attention {
   const although = `${counted(workers, 'live worker')} ${workers === 1 ? 'consumes' : 'consume'} it`
@@ -48,7 +63,7 @@ function stuck({ queue, ready, oldestReadyAgeMs, workers }: QueueStatus): Attent
 }
 
 function readyText(ready: number, oldestMs: number | null): string {
-  return oldestMs === null ? `${ready} ready` : `${ready} ready, the oldest for ${formatAge(oldestMs)}`
+  return oldestMs === null ? `${ready} ready` : `${ready} ready, the oldest for ${durationWords(oldestMs)}`
 }
 
 function deadLetters({ queue, dead }: QueueStatus): Attention {
@@ -83,10 +98,10 @@ export function attentionToKeys(held: HeldKeys): Attention {
   const { queue, keys, messages, key, messageId, failedAgoMs, error } = held
   const waiting = counted(messages, 'due message')
   const why = error === null ? '' : `: ${shortened(error)}`
-  const failed = `message ${messageId}, which failed ${formatAgo(failedAgoMs)}${why}`
+  const failed = `message ${messageId}, which failed ${agoWords(failedAgoMs)}${why}`
   const ofKeys = `${waiting} of ${counted(keys, 'ordering key')} wait; "${shortened(key ?? '', 60)}" longest, for ${failed}`
   return {
-    kind: 'keys.held',
+    kind: 'queues.held',
     severity: 'watch',
     subject: queue,
     queue,

@@ -1,11 +1,12 @@
+import { durationWords } from '../../basics/duration-words.ts'
 import { counted, shortened } from '../../basics/sentences.ts'
-import { formatAge } from '../../basics/spans.ts'
 import type { GroupPartitionStatus, GroupStatus, StreamStatus } from '../../table/stream/stream-status.ts'
+import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'
 
 /** Of a group that reads nothing although there is something to read. */
 export function attentionToGroup(status: GroupStatus): readonly Attention[] {
-  const { stream, group, lost, members, unread, pausedAt } = status
+  const { stream, group, lost, members, unread, oldestUnreadAgeMs, pausedAt } = status
   const about = { ...aboutGroup(status), messages: unread }
   if (lost !== null) {
     const remedy = `npx sluice group seek ${stream} ${group} --to <offset>`
@@ -17,7 +18,7 @@ export function attentionToGroup(status: GroupStatus): readonly Attention[] {
     const remedy = `npx sluice group resume ${stream} ${group}`
     return [{ ...about, kind: 'groups.paused', severity: 'watch', text, remedy }]
   }
-  if (unread === 0 || members > 0) return []
+  if (members > 0 || (oldestUnreadAgeMs ?? 0) <= AFTER_MS['groups.no_members']) return []
   const text = `${counted(unread, 'event')} unread, and no live worker reads them`
   return [{ ...about, kind: 'groups.no_members', severity: 'wrong', text, remedy: null }]
 }
@@ -46,11 +47,8 @@ function aboutGroup({ stream, group }: GroupStatus) {
 
 /** Of a transaction that has appended and is open: no group reads beyond it. */
 export function attentionToStream({ stream, openForMs, openPid }: StreamStatus): readonly Attention[] {
-  if (openForMs === null || openForMs < LONG_OPEN_MS) return []
-  const text = `an append has been open for ${formatAge(openForMs)}, in server process ${openPid}, and blocks the groups`
+  if (openForMs === null || openForMs <= AFTER_MS['streams.open_append']) return []
+  const text = `an append has been open for ${durationWords(openForMs)}, in server process ${openPid}, and blocks the groups`
   const about = { kind: 'streams.open_append', severity: 'watch', subject: stream, stream, messages: 0 } as const
   return [{ ...about, text, remedy: `SELECT pg_terminate_backend(${openPid});` }]
 }
-
-/** From here on an append that is open is worth a look. */
-export const LONG_OPEN_MS = 60_000

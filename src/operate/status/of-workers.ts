@@ -1,20 +1,18 @@
+import { agoWords, durationWords } from '../../basics/duration-words.ts'
 import { counted } from '../../basics/sentences.ts'
-import { formatAge, formatAgo } from '../../basics/spans.ts'
 import type { WorkerStatus } from '../../table/operate/worker-status.ts'
+import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'
 
-/** Of a worker that is gone with messages in flight, or that does nothing: its process hangs or is stopped. */
-export function attentionToWorker({ name, id, alive, inFlight, seenAgoMs }: WorkerStatus): readonly Attention[] {
+/** Of a worker that is gone with messages in flight, which no other one has noticed, or that is stale. */
+export function attentionToWorker({ name, id, alive, stale, inFlight, seenAgoMs }: WorkerStatus): readonly Attention[] {
   const inHand = `${counted(inFlight, 'message')} in flight`
-  const about = { severity: 'wrong', subject: `worker ${name} (${id})`, worker: name, messages: inFlight } as const
-  if (!alive && inFlight > 0) {
-    const text = `gone with ${inHand}, last seen ${formatAgo(seenAgoMs)}`
-    return [{ ...about, kind: 'workers.gone', text, remedy: 'npx sluice work <module>' }]
+  const about = { subject: `worker ${name} (${id})`, worker: name, messages: inFlight } as const
+  if (!alive && inFlight > 0 && seenAgoMs > AFTER_MS['workers.gone']) {
+    const text = `gone with ${inHand}, last seen ${agoWords(seenAgoMs)}`
+    return [{ ...about, kind: 'workers.gone', severity: 'watch', text, remedy: 'npx sluice work <module>' }]
   }
-  if (!alive || seenAgoMs <= SILENT_MS) return []
-  const text = `silent for ${formatAge(seenAgoMs)}, with ${inHand}`
-  return [{ ...about, kind: 'workers.stale', text, remedy: 'npx sluice doctor' }]
+  if (!stale) return []
+  const text = `no heartbeat for ${durationWords(seenAgoMs)}, with ${inHand}`
+  return [{ ...about, kind: 'workers.stale', severity: 'wrong', text, remedy: 'npx sluice doctor' }]
 }
-
-/** A worker writes its heartbeat at least every 30 s, whatever its poll interval is. One that hangs keeps its connection. */
-const SILENT_MS = 90_000

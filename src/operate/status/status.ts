@@ -1,4 +1,5 @@
 import type { QueueSettingsStatus } from '../../queue-settings.ts'
+import { readClaimedQueues } from '../../table/operate/claimed-queues.ts'
 import { type HeldKeys, readHeldKeys } from '../../table/operate/held-keys.ts'
 import { readClockUs } from '../../table/operate/instants.ts'
 import { type LimitStatus, readLimits } from '../../table/operate/limit-status.ts'
@@ -16,7 +17,7 @@ import {
 } from '../../table/stream/stream-status.ts'
 import type { Attention } from './attention.ts'
 import { attentionToLimits, isUsedUp } from './of-limits.ts'
-import { attentionToKeys, attentionToPause, attentionToQueue } from './of-queues.ts'
+import { attentionToKeys, attentionToPause, attentionToQueue, mayBeUnconsumed } from './of-queues.ts'
 import { attentionToSchedule } from './of-schedules.ts'
 import { attentionToGroup, attentionToPartitions, attentionToStream } from './of-streams.ts'
 import { attentionToWorker } from './of-workers.ts'
@@ -59,19 +60,21 @@ export async function readStatus(execute: Execute, queue: string | null): Promis
   }
   const holding = queues.filter((one) => one.held > 0).map((one) => one.queue)
   const held = holding.length === 0 ? [] : await readHeldKeys(execute, holding)
-  return { ...found, attention: attentionTo(found, held, await readStopped(execute, found.groups)) }
+  const unconsumed = await readUnconsumed(execute, queues, groups)
+  return { ...found, attention: attentionTo(found, held, unconsumed, await readStopped(execute, found.groups)) }
 }
 
 function attentionTo(
   found: Omit<Status, 'attention'>,
   held: readonly HeldKeys[],
+  unconsumed: ReadonlySet<string>,
   stopped: readonly Attention[],
 ): readonly Attention[] {
   const { at, queues, workers, settings, limits, schedules, streams, groups } = found
   const limited = new Set(limits.filter(isUsedUp).map(({ queue }) => queue))
   const ofGroups = new Set(groups.map(({ queue }) => queue))
   const all = [
-    ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue))),
+    ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue), unconsumed.has(queue.queue))),
     ...workers.flatMap(attentionToWorker),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
@@ -82,6 +85,19 @@ function attentionTo(
     ...streams.flatMap(attentionToStream),
   ]
   return all.toSorted((a, b) => Number(a.severity === 'watch') - Number(b.severity === 'watch'))
+}
+
+/** The queues that nobody consumes. A queue of a group is a matter of its stream. */
+async function readUnconsumed(
+  execute: Execute,
+  queues: readonly QueueStatus[],
+  groups: readonly GroupStatus[],
+): Promise<ReadonlySet<string>> {
+  const ofGroups = new Set(groups.map(({ queue }) => queue))
+  const names = queues.filter(mayBeUnconsumed).flatMap(({ queue }) => (ofGroups.has(queue) ? [] : [queue]))
+  if (names.length === 0) return new Set()
+  const claimed = await readClaimedQueues(execute, names)
+  return new Set(names.filter((name) => !claimed.has(name)))
 }
 
 async function readStopped(execute: Execute, groups: readonly GroupStatus[]): Promise<readonly Attention[]> {

@@ -5,7 +5,10 @@ export interface MissedMessage {
   readonly slot: number
   readonly id: string
   readonly key: string
-  /** Another session has it. False: it has been moved since the claim's snapshot. Null: it is gone, and keeps nothing back. */
+  /**
+   * Another session has it. False: it has been moved since the claim's snapshot, and this transaction has locked it. Null: it is
+   * gone, and keeps nothing back.
+   */
   readonly locked: boolean | null
 }
 

@@ -207,6 +207,8 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
     ) AS holds, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(p.closed::jsonb)) AS closed, p.held::jsonb AS held
   FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[])
     AS p (slot, first_id, last_id, until_us, running, closed, held)
+), left_out AS MATERIALIZED ( -- parsed once, and not for each slot
+  SELECT $12::text::jsonb AS keys
 )`,
     `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
@@ -225,7 +227,7 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
           (${DUE_AGAIN} LIMIT 1), (${COME_BACK}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce($12::text::jsonb -> locked.slot::text, '{}'::jsonb) AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} || coalesce((SELECT left_out.keys -> locked.slot::text FROM left_out), '{}'::jsonb) AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row

@@ -41,9 +41,9 @@ export async function runStep(execute: Execute, task: SteppedTask): Promise<numb
   return takenOf(await execute(STEPS[task], OF_ROWS.includes(task) ? [MOST_ROWS] : []))
 }
 
-/** Writes down what each queue has to do, for charts. */
-export async function noteBacklogs(execute: Execute): Promise<void> {
-  await execute(NOTE_BACKLOGS, [])
+/** Writes down what each queue has to do, for charts, and the highest id of a message, for explanations. */
+export async function takeNotes(execute: Execute): Promise<void> {
+  await execute(TAKE_NOTES, [])
 }
 
 function takenOf([row]: readonly Row[]): number {
@@ -95,7 +95,10 @@ const STEPS: Readonly<Record<SteppedTask, Statement>> = {
 }
 
 // One row per minute at most, whoever asks.
-const NOTE_BACKLOGS = statement('maintain_note_backlogs', 'SELECT sluice_private.note_backlogs() AS noted')
+const TAKE_NOTES = statement(
+  'maintain_take_notes',
+  'SELECT sluice_private.note_backlogs() AS noted, sluice_private.mark_ids() AS marked',
+)
 
 const STREAMS = statement('maintain_streams', 'SELECT s.stream FROM sluice.stream s ORDER BY random()')
 

@@ -104,22 +104,27 @@ export function listDeadLetters(
   match: DeadLetterMatch,
   search: DeadLetterSearch,
 ): Promise<DeadLetterRows<DeadLetter>> {
-  return readPage(execute, LIST, DEAD_LETTER, match, search)
+  return readPage(execute, WHOLE, match, search)
 }
 
 /** The same without payloads and headers, which may be large. */
-export function listWithoutPayloads(
+export function listDeadLettersWithoutPayloads(
   execute: Execute,
   match: DeadLetterMatch,
   search: DeadLetterSearch,
 ): Promise<DeadLetterRows<ListedDeadLetter>> {
-  return readPage(execute, LIST_WITHOUT_PAYLOADS, LISTED_DEAD_LETTER, match, search)
+  return readPage(execute, WITHOUT_PAYLOADS, match, search)
+}
+
+/** The statement for dead letters of one shape. */
+interface Pages<Listed extends ListedDeadLetter> {
+  readonly row: Shape<Listed>
+  readonly page: Statement
 }
 
 async function readPage<Listed extends ListedDeadLetter>(
   execute: Execute,
-  list: Statement,
-  row: Shape<Listed>,
+  { row, page }: Pages<Listed>,
   match: DeadLetterMatch,
   { after = null, limit }: DeadLetterSearch,
 ): Promise<DeadLetterRows<Listed>> {
@@ -127,7 +132,7 @@ async function readPage<Listed extends ListedDeadLetter>(
   // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
   const rest = matchParams({ ...match, diedBefore: null })
   const params = [...rest, limit + 1, from?.us ?? null, from?.id ?? null]
-  const rows = await execute(list, params)
+  const rows = await execute(page, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     deadLetters: rows.slice(0, limit).map(row.read),
@@ -178,8 +183,8 @@ const LISTED_DEAD_LETTER = shape<ListedDeadLetter>({ ...ENVELOPE, ...DEATH })
 
 // Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the
 // dead letters of all queues in the order in which they died. So it reads a page per queue.
-function listOf(name: string, row: Shape<ListedDeadLetter>): Statement {
-  return statement(
+function pagesOf<Listed extends ListedDeadLetter>(name: string, row: Shape<Listed>): Pages<Listed> {
+  const page = statement(
     name,
     `
 WITH RECURSIVE dead_queue (queue) AS (
@@ -199,10 +204,11 @@ FROM dead_queue q CROSS JOIN LATERAL (
 ORDER BY d.died_at DESC, d.id DESC
 LIMIT $9::integer`,
   )
+  return { row, page }
 }
 
-const LIST = listOf('dead_list', DEAD_LETTER)
-const LIST_WITHOUT_PAYLOADS = listOf('dead_list_without_payloads', LISTED_DEAD_LETTER)
+const WHOLE = pagesOf('dead_list', DEAD_LETTER)
+const WITHOUT_PAYLOADS = pagesOf('dead_list_without_payloads', LISTED_DEAD_LETTER)
 
 // A range in the order of the primary key. Otherwise the planner may read the whole queue by the index on died_at.
 const ONE = statement(

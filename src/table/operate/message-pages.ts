@@ -37,49 +37,46 @@ export const REACH = 10_000
  * One page of a queue, by its primary key, or by the index of its slots for an ordering key. It begins behind the id
  * `after`, so it is right while messages come and go, and ends at the limit or after {@link REACH} messages looked at.
  */
-export function readMessagePage(execute: Execute, filter: MessageFilter, asked: MessagesAsked): Promise<MessagePage> {
-  return WHOLE.read(execute, filter, asked)
+export function listMessages(execute: Execute, filter: MessageFilter, asked: MessagesAsked): Promise<MessagePage> {
+  return readPage(execute, WHOLE, filter, asked)
 }
 
 /** The same without payloads and headers, which may be large. */
-export function readListedMessages(
+export function listMessagesWithoutPayloads(
   execute: Execute,
   filter: MessageFilter,
   asked: MessagesAsked,
 ): Promise<MessagePage<ListedMessage>> {
-  return LISTED.read(execute, filter, asked)
+  return readPage(execute, WITHOUT_PAYLOADS, filter, asked)
 }
 
 /** The statements for messages of one shape. */
-class Pages<Listed extends ListedMessage> {
-  readonly #shape: Shape<Listed>
-  readonly #pages: Readonly<Record<MessageOrder, Statement>>
-  readonly #pagesOfKey: Readonly<Record<MessageOrder, Statement>>
+interface Pages<Listed extends ListedMessage> {
+  readonly row: Shape<Listed>
+  readonly ofQueue: Readonly<Record<MessageOrder, Statement>>
+  readonly ofKey: Readonly<Record<MessageOrder, Statement>>
+}
 
-  constructor(name: string, row: Shape<Listed>) {
-    this.#shape = row
-    this.#pages = { newest: page(name, 'newest', row), oldest: page(name, 'oldest', row) }
-    this.#pagesOfKey = { newest: pageOfKey(name, 'newest', row), oldest: pageOfKey(name, 'oldest', row) }
-  }
-
-  async read(execute: Execute, filter: MessageFilter, asked: MessagesAsked): Promise<MessagePage<Listed>> {
-    const { after, limit } = asked
-    const order = asked.order ?? 'newest'
-    const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
-    const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
-    const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]
-    const rows =
-      orderingKey === null
-        ? await execute(this.#pages[order], params)
-        : await execute(this.#pagesOfKey[order], [...params, orderingKey])
-    const messages = rows.filter((row) => row.id !== null).map(this.#shape.read)
-    const more = messages.length > limit
-    const [first] = rows
-    if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
-    return {
-      messages: messages.slice(0, limit),
-      next: more ? (messages[limit - 1]?.id ?? null) : textOrNull(first, 'reach_id'),
-    }
+async function readPage<Listed extends ListedMessage>(
+  execute: Execute,
+  { row, ofQueue, ofKey }: Pages<Listed>,
+  filter: MessageFilter,
+  asked: MessagesAsked,
+): Promise<MessagePage<Listed>> {
+  const { after, limit } = asked
+  const order = asked.order ?? 'newest'
+  const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
+  const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
+  const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]
+  const rows =
+    orderingKey === null ? await execute(ofQueue[order], params) : await execute(ofKey[order], [...params, orderingKey])
+  const messages = rows.filter(({ id }) => id !== null).map(row.read)
+  const more = messages.length > limit
+  const [first] = rows
+  if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
+  return {
+    messages: messages.slice(0, limit),
+    next: more ? (messages[limit - 1]?.id ?? null) : textOrNull(first, 'reach_id'),
   }
 }
 
@@ -162,5 +159,13 @@ ORDER BY m.number ${direction}`,
   )
 }
 
-const WHOLE = new Pages('messages', MESSAGE)
-const LISTED = new Pages('listed_messages', LISTED_MESSAGE)
+function pagesOf<Listed extends ListedMessage>(name: string, row: Shape<Listed>): Pages<Listed> {
+  return {
+    row,
+    ofQueue: { newest: page(name, 'newest', row), oldest: page(name, 'oldest', row) },
+    ofKey: { newest: pageOfKey(name, 'newest', row), oldest: pageOfKey(name, 'oldest', row) },
+  }
+}
+
+const WHOLE = pagesOf('messages', MESSAGE)
+const WITHOUT_PAYLOADS = pagesOf('messages_without_payloads', LISTED_MESSAGE)

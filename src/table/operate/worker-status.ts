@@ -23,6 +23,8 @@ export interface WorkerStatus {
   readonly seenAgoMs: number
   /** False if its connection is gone, or, behind a pooler, if it has sent no heartbeat for three minutes. */
   readonly alive: boolean
+  /** Its connection is open, and it has sent no heartbeat for 90 s: the process hangs or is stopped. Never behind a pooler. */
+  readonly stale: boolean
   /** How many messages it has in flight; in a list of one queue, of this queue. */
   readonly inFlight: number
 }
@@ -88,6 +90,7 @@ const WORKER = shape<WorkerStatus>({
   seenAt: date(),
   seenAgoMs: duration((of) => `clock_timestamp() - ${of}.seen_at`),
   alive: bool(),
+  stale: bool(),
   inFlight: number(),
 })
 
@@ -111,7 +114,7 @@ const WORKERS = statement(
   `
 SELECT ${WORKER.columns('w')}
 FROM (
-  SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at, w.alive,
+  SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at, w.alive, w.stale,
          CASE WHEN $1::text IS NULL THEN w.in_flight ELSE (
            SELECT count(*) FROM sluice.in_flight f WHERE f.worker_id = w.id AND f.queue = $1::text
          )::integer END AS in_flight

@@ -86,14 +86,28 @@ async function confirmed(context: ActionContext): Promise<{ readonly choice: Dea
   if (!/^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(before) || Number.isNaN(Date.parse(before))) {
     throw new Refusal(400, 'Nothing was changed', 'before: expected the instant of the question, received none.')
   }
-  const total = Number(form.get('total') ?? Number.NaN)
-  if (!Number.isInteger(total)) {
+  const diedBefore = new Date(before)
+  await checkCount(context, choice, diedBefore)
+  return { choice, diedBefore }
+}
+
+/** Counts again: what a form says of the question need not be true. */
+async function checkCount({ form, operate }: ActionContext, choice: DeadChoice, diedBefore: Date): Promise<void> {
+  const asked = Number(form.get('total') ?? Number.NaN)
+  if (!Number.isInteger(asked)) {
     throw new Refusal(400, 'Nothing was changed', 'total: expected the number of the question, received none.')
   }
-  if (total >= MANY && form.get('typed') !== form.get('total')) {
-    throw new Refusal(400, 'Nothing was changed', `Type ${total} to confirm that so many are meant.`)
+  if (diedBefore > (await operate.now())) {
+    throw new Refusal(400, 'Nothing was changed', 'before: expected the instant of the question, received one to come.')
   }
-  return { choice, diedBefore: new Date(before) }
+  const { total } = await operate.deadLetters.summarise(filterOf(choice, diedBefore))
+  if (total >= MANY && total > asked) {
+    const words = `total: expected the number of the question, received ${asked}, while ${total} match. Ask again.`
+    throw new Refusal(400, 'Nothing was changed', words)
+  }
+  if (asked >= MANY && form.get('typed') !== form.get('total')) {
+    throw new Refusal(400, 'Nothing was changed', `Type ${asked} to confirm that so many are meant.`)
+  }
 }
 
 function chosen({ form }: ActionContext): DeadChoice {

@@ -2,7 +2,7 @@ import { Refusal } from '../access/refusal.ts'
 import type { Action, ActionContext } from '../action.ts'
 import { html } from '../view/html.ts'
 import { number } from '../view/text.ts'
-import { reasonField, reasonOf } from './reason.ts'
+import { pausedWord, reasonField, reasonOf } from './reason.ts'
 
 /** No worker reads for a group. */
 export const pauseGroup: Action = {
@@ -17,7 +17,7 @@ export const pauseGroup: Action = {
   run: async (context) => {
     const { operate, viewer, form } = context
     const isNew = await operate.groups.pause(...names(context), { by: viewer.user, ...reasonOf(form) })
-    return { to: pathOf(context), what: isNew ? 'paused' : 'already-paused' }
+    return { to: pathOf(context), what: pausedWord(isNew, form) }
   },
 }
 

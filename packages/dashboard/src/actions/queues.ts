@@ -1,6 +1,6 @@
 import type { Action } from '../action.ts'
 import { html } from '../view/html.ts'
-import { reasonField, reasonOf } from './reason.ts'
+import { pausedWord, reasonField, reasonOf } from './reason.ts'
 
 /** Stops claims from a queue. */
 export const pauseQueue: Action = {
@@ -14,7 +14,7 @@ export const pauseQueue: Action = {
   }),
   run: async ({ operate, param, form, viewer, paths }) => {
     const isNew = await operate.queues.pause(param('queue'), { by: viewer.user, ...reasonOf(form) })
-    return { to: paths.queue(param('queue')), what: isNew ? 'paused' : 'already-paused' }
+    return { to: paths.queue(param('queue')), what: pausedWord(isNew, form) }
   },
 }
 

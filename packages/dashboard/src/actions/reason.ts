@@ -1,3 +1,4 @@
+import type { Done } from '../action.ts'
 import { type Html, html } from '../view/html.ts'
 import { field } from '../view/question.ts'
 
@@ -13,4 +14,10 @@ export function reasonField(): Html {
 export function reasonOf(form: URLSearchParams): { readonly reason?: string } {
   const reason = form.get('reason')?.trim().slice(0, 200)
   return reason ? { reason } : {}
+}
+
+/** What a pause has done. Without a reason a second one changes nothing. */
+export function pausedWord(isNew: boolean, form: URLSearchParams): Done['what'] {
+  if (isNew) return 'paused'
+  return reasonOf(form).reason === undefined ? 'already-paused' : 'reason-changed'
 }

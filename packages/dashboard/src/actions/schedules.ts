@@ -1,6 +1,6 @@
 import type { Action } from '../action.ts'
 import { html } from '../view/html.ts'
-import { reasonField, reasonOf } from './reason.ts'
+import { pausedWord, reasonField, reasonOf } from './reason.ts'
 
 /** A schedule enqueues nothing until it is resumed. */
 export const pauseSchedule: Action = {
@@ -14,7 +14,7 @@ export const pauseSchedule: Action = {
   }),
   run: async ({ operate, param, form, viewer, paths }) => {
     const isNew = await operate.schedules.pause(param('name'), { by: viewer.user, ...reasonOf(form) })
-    return { to: paths.to('schedules'), what: isNew ? 'paused' : 'already-paused' }
+    return { to: paths.to('schedules'), what: pausedWord(isNew, form) }
   },
 }
 

@@ -4,7 +4,7 @@ import { type Html, html, NOTHING } from '../view/html.ts'
 import { count, dueAt, instant, link, NONE, section } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'
-import { age, number } from '../view/text.ts'
+import { durationWords, number } from '../view/text.ts'
 
 /** Claims that have not expired: sets of messages that a program has claimed for a limited time. */
 export const claimsPage: Page = async (context) => {
@@ -36,7 +36,7 @@ function columnsOf(messages: Messages, { paths, viewer }: Context): readonly Col
     { title: 'Expires', align: 'end', cell: ({ expiresAt, expiresInMs }) => dueAt(expiresAt, expiresInMs) },
     { title: 'Claimed', align: 'end', cell: claimedCell },
     { title: 'Renewed', align: 'end', cell: ({ renewedAt, renewedAgoMs }) => instant(renewedAt, renewedAgoMs) },
-    { title: 'Lease', align: 'end', cell: ({ leaseMs }) => age(leaseMs) },
+    { title: 'Lease', align: 'end', cell: ({ leaseMs }) => durationWords(leaseMs) },
     { title: 'Messages', align: 'end', cell: (claim) => count(claim.messages) },
     { title: 'Which', wide: true, cell: ({ queue, id }) => idsOf(messages.get(`${queue} ${id}`) ?? [], paths) },
     ...(viewer.may === 'act' ? [acts] : []),

@@ -4,13 +4,13 @@ import { withoutPasswords } from '../view/errors.ts'
 import { remedyLine } from '../view/explanation.ts'
 import { type Html, html } from '../view/html.ts'
 import { badge, empty, section, type Tone } from '../view/parts.ts'
-import { age, counted } from '../view/text.ts'
+import { counted, durationWords } from '../view/text.ts'
 
 /** What is wrong with the installation, and what helps. */
 export const doctorPage: Page = async ({ doctor, report }) => {
   const { value, ageMs, failure } = await doctor.read(report)
   if (value === undefined && failure !== undefined) throw failure.error
-  const note = html`<p class="note">Looked ${age(ageMs)} ago. The page changes nothing by itself.</p>`
+  const note = html`<p class="note">Looked ${durationWords(ageMs)} ago. The page changes nothing by itself.</p>`
   const content =
     value === undefined ? empty('It is looking. Look again in a moment.') : html`${findingList(value)}${note}`
   const body = html`<h1>Doctor</h1>${section('findings', titleOf(value), content)}`

@@ -7,7 +7,7 @@ import { type Html, html, NOTHING } from '../view/html.ts'
 import { shownJson } from '../view/json.ts'
 import { badge, dueAt, facts, instant, link, NONE, section } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
-import { age, number } from '../view/text.ts'
+import { durationWords, number } from '../view/text.ts'
 import { stateBadge } from './messages-part.ts'
 
 /** One message: waiting, in flight, dead, or succeeded in a queue that keeps its history. */
@@ -61,7 +61,7 @@ function queued(message: MessageStatus, { paths }: Context): Found {
     ['Failed last', message.failedAt === null ? null : instant(message.failedAt)],
     ['Expires', message.expiresAt === null ? null : instant(message.expiresAt)],
     ['Retry policy', message.retryPolicy],
-    ['Lease', message.leaseMs === null ? null : age(message.leaseMs)],
+    ['Lease', message.leaseMs === null ? null : durationWords(message.leaseMs)],
     ['Position in the stream', message.position === null ? null : number(message.position)],
     ...storedPairs(message, message.enqueuedAgoMs),
   ] as const
@@ -96,7 +96,7 @@ function completed(message: CompletedMessage): Found {
   const pairs = [
     ['Succeeded', instant(message.completedAt, message.ageMs)],
     ['Claimed', instant(message.claimedAt)],
-    ['Took', age(message.tookMs)],
+    ['Took', durationWords(message.tookMs)],
     ['Worker', message.worker],
     ['Claim', message.claim],
     ['Attempt', message.attempt],

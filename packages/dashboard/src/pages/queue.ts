@@ -10,7 +10,7 @@ import { type Html, html, NOTHING } from '../view/html.ts'
 import { badge, count, dueAt, facts, instant, link, NONE, section, tile } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { table } from '../view/table.ts'
-import { age, number } from '../view/text.ts'
+import { durationWords, number } from '../view/text.ts'
 import { messagesPart } from './messages-part.ts'
 
 /** One queue: its counts, its settings, what holds it up, and its messages. */
@@ -83,11 +83,11 @@ function totals(status: QueueStatus | undefined): Html {
 
 function settingsPart(settings: QueueSettingsStatus | undefined): Html {
   if (settings === undefined) return NOTHING
-  const time = (ms: number | null) => (ms === null ? null : age(ms))
+  const time = (ms: number | null) => (ms === null ? null : durationWords(ms))
   const rate = (value: QueueSettingsStatus['rate']) =>
     value === null
       ? null
-      : `${number(value.limit)} per ${age(value.perMs)}${value.burst === null ? '' : `, burst ${value.burst}`}`
+      : `${number(value.limit)} per ${durationWords(value.perMs)}${value.burst === null ? '' : `, burst ${value.burst}`}`
   const pairs = [
     ['Delay', time(settings.delayMs)],
     ['Time to live', time(settings.ttlMs)],
@@ -125,7 +125,7 @@ function limitsPart(limits: readonly LimitStatus[]): Html {
       title: 'Rate',
       align: 'end',
       cell: ({ rate, rateIntervalMs }: LimitStatus) =>
-        rate === null ? NONE : `${number(rate)} per ${age(rateIntervalMs)}`,
+        rate === null ? NONE : `${number(rate)} per ${durationWords(rateIntervalMs)}`,
     },
     { title: 'Ready', align: 'end', cell: ({ ready }: LimitStatus) => count(ready) },
   ] as const

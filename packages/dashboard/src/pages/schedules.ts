@@ -5,7 +5,7 @@ import { type Html, html, NOTHING } from '../view/html.ts'
 import { badge, count, dueAt, instant, link, NONE, section } from '../view/parts.ts'
 import { askButton } from '../view/question.ts'
 import { type Column, table } from '../view/table.ts'
-import { age, oneLine } from '../view/text.ts'
+import { durationWords, oneLine } from '../view/text.ts'
 
 /** Messages that are enqueued at given times. */
 export const schedulesPage: Page = async (context) => {
@@ -51,7 +51,7 @@ function pauseText({ by, reason }: NonNullable<ScheduleStatus['paused']>): strin
 }
 
 function when({ cron, everyMs, zone }: ScheduleStatus): Html {
-  if (cron === null) return html`every ${everyMs === null ? NONE : age(everyMs)}`
+  if (cron === null) return html`every ${everyMs === null ? NONE : durationWords(everyMs)}`
   return html`<code>${cron}</code> <span class="zero">${zone}</span>`
 }
 

@@ -3,7 +3,7 @@ import type { Paths } from '../paths.ts'
 import { type Html, html, NOTHING } from '../view/html.ts'
 import { badge, count, duration, link } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
-import { age, bytes, number } from '../view/text.ts'
+import { bytes, durationWords, number } from '../view/text.ts'
 
 /** Streams by name. */
 export function streamsTable(streams: readonly StreamStatus[]): Html {
@@ -22,7 +22,10 @@ export function streamsTable(streams: readonly StreamStatus[]): Html {
 }
 
 function retention({ retainMs, retainBytes }: StreamStatus): string {
-  const limits = [retainMs === null ? [] : age(retainMs), retainBytes === null ? [] : bytes(retainBytes)].flat()
+  const limits = [
+    retainMs === null ? [] : durationWords(retainMs),
+    retainBytes === null ? [] : bytes(retainBytes),
+  ].flat()
   return limits.length === 0 ? 'for ever' : limits.join(', ')
 }
 

@@ -5,7 +5,7 @@ import { type Html, html, NOTHING } from '../view/html.ts'
 import { pagesOf } from '../view/pager.ts'
 import { badge, count, instant, link, NONE, section } from '../view/parts.ts'
 import { type Column, table } from '../view/table.ts'
-import { age, number } from '../view/text.ts'
+import { durationWords, number } from '../view/text.ts'
 
 /** Worker processes, and what each has in flight. */
 export const workersPage: Page = async ({ operate, paths, query }) => {
@@ -52,7 +52,7 @@ function inHand(messages: readonly InFlightMessage[], paths: Context['paths']): 
         position === null ? link(paths.message(queue, id), id) : `event ${number(position)}`,
     },
     { title: 'Queue', cell: ({ queue }) => link(paths.queue(queue), queue) },
-    { title: 'Running for', align: 'end', cell: ({ runningForMs }) => age(runningForMs) },
+    { title: 'Running for', align: 'end', cell: ({ runningForMs }) => durationWords(runningForMs) },
     { title: 'Try', align: 'end', cell: ({ attempt }) => attempt },
     { title: 'Handled by', cell: (message) => holderOf(message, paths) },
     { title: 'Leased until', cell: ({ leasedUntil }) => instant(leasedUntil) },

@@ -1,38 +1,37 @@
 import type { BacklogSample, QueueActivity } from 'sluice'
-import { backlogCharts, together } from './backlog.ts'
+import { backlogCharts } from './backlog.ts'
 import { type Chart, chart, type Series } from './chart.ts'
 import { type Html, html } from './html.ts'
 import { firstMinute, MINUTE_MS, MINUTES } from './last-hour.ts'
 import { section } from './parts.ts'
-import { age } from './text.ts'
+import { durationWords } from './text.ts'
 
 /** What was done in a queue in the last hour, by minutes: see `operate.queues.activity`. */
 export function activityPart(steps: readonly QueueActivity[], samples: readonly BacklogSample[], now: Date): Html {
   const minutes = byMinute(steps, now)
-  const line = (name: string, kind: Series['kind'], read: (step: QueueActivity) => number | null): Series => ({
-    name,
-    kind,
-    values: minutes.map((step) => (step === undefined ? null : read(step))),
-  })
+  const line = (
+    name: string,
+    kind: Series['kind'],
+    say: Series['say'],
+    read: (step: QueueActivity) => number | null,
+  ): Series => ({ name, kind, say, values: minutes.map((step) => (step === undefined ? null : read(step))) })
   const charts: readonly Chart[] = [
-    { title: 'Handled', shape: 'columns', say: perSecond, series: [line('handled', 'main', ({ acked }) => acked)] },
-    { title: 'Failed', shape: 'columns', say: perMinute, series: [line('failed', 'second', failed)] },
+    { title: 'Handled', shape: 'columns', series: [line('handled', 'main', perSecond, ({ acked }) => acked)] },
+    { title: 'Failed', shape: 'columns', series: [line('failed', 'second', perMinute, failed)] },
     {
       title: 'Waited',
       shape: 'lines',
-      say: age,
       series: [
-        line('p50', 'main', ({ waitingP50Ms }) => waitingP50Ms),
-        line('p99', 'second', ({ waitingP99Ms }) => waitingP99Ms),
+        line('p50', 'main', durationWords, ({ waitingP50Ms }) => waitingP50Ms),
+        line('p99', 'second', durationWords, ({ waitingP99Ms }) => waitingP99Ms),
       ],
     },
     {
       title: 'Took',
       shape: 'lines',
-      say: age,
       series: [
-        line('p50', 'main', ({ handlingP50Ms }) => handlingP50Ms),
-        line('p99', 'second', ({ handlingP99Ms }) => handlingP99Ms),
+        line('p50', 'main', durationWords, ({ handlingP50Ms }) => handlingP50Ms),
+        line('p99', 'second', durationWords, ({ handlingP99Ms }) => handlingP99Ms),
       ],
     },
   ]
@@ -51,9 +50,9 @@ export function overviewCharts(steps: readonly QueueActivity[], samples: readonl
     const minute = Math.round((at.getTime() - first) / MINUTE_MS)
     if (minute >= 0 && minute < MINUTES) values[minute] = (values[minute] ?? 0) + acked
   }
-  const series: readonly Series[] = [{ name: 'handled', kind: 'main', values }]
-  const handled = chart({ title: 'Handled', shape: 'columns', say: perSecond, series })
-  return html`<div class="charts">${handled}${backlogCharts(together(samples), now)}</div>`
+  const series: readonly Series[] = [{ name: 'handled', kind: 'main', values, say: perSecond }]
+  const handled = chart({ title: 'Handled', shape: 'columns', series })
+  return html`<div class="charts">${handled}${backlogCharts(samples, now)}</div>`
 }
 
 /** One for each of the last sixty minutes, the oldest first. */

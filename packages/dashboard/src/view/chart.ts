@@ -7,28 +7,28 @@ export interface Series {
   readonly kind: 'main' | 'second'
   /** One for each step, the oldest first. Null: nothing is known. */
   readonly values: readonly (number | null)[]
+  /** The value of a step in words. */
+  readonly say: (value: number, step: number) => string
 }
 
 export interface Chart {
   readonly title: string
   readonly shape: 'columns' | 'lines'
   readonly series: readonly Series[]
-  /** A value in words. */
-  readonly say: (value: number) => string
 }
 
 /**
  * Values over time, drawn on the server: no script, and the same for all who look. Its name says the numbers, for those who
  * do not see it.
  */
-export function chart({ title, shape, series, say }: Chart): Html {
-  const known = series.flatMap(({ values }) => values.filter((value) => value !== null))
-  const most = Math.max(0, ...known)
-  const words = known.length === 0 ? 'nothing in this time' : series.map((one) => spoken(one, say)).join('; ')
+export function chart({ title, shape, series }: Chart): Html {
+  const [highest, ...others] = series.flatMap((one) => highestOf(one) ?? [])
+  const { value: most, words: mostWords } = others.reduce((a, b) => (b.value > a.value ? b : a), highest ?? NO_VALUE)
+  const words = highest === undefined ? 'nothing in this time' : series.map(spoken).join('; ')
   const draw = shape === 'columns' ? columns : lines
   return html`<figure class="chart">
     <figcaption>${title}${series.length > 1 ? series.map(({ name, kind }) => html` <span class="${`key key-${kind}`}">${name}</span>`) : NOTHING}</figcaption>
-    <span class="chart-most">${known.length === 0 ? '–' : say(most)}</span>
+    <span class="chart-most">${mostWords}</span>
     <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${`${title}: ${words}`}">${
       most > 0 ? series.map((one) => draw(one, most)) : NOTHING
     }</svg>
@@ -41,11 +41,26 @@ const HEIGHT = 100
 /** Room at the top for half the width of a line. */
 const STROKE = 2
 
-/** 'p99: 40ms now, 80ms at most' */
-function spoken({ name, values }: Series, say: Chart['say']): string {
-  const known = values.filter((value) => value !== null)
-  const last = known.at(-1)
-  return last === undefined ? `${name}: nothing` : `${name}: ${say(last)} last, ${say(Math.max(...known))} at most`
+interface Said {
+  readonly value: number
+  readonly words: string
+}
+
+const NO_VALUE: Said = { value: 0, words: '–' }
+
+/** The first of its highest values; undefined: nothing is known. */
+function highestOf({ values, say }: Series): Said | undefined {
+  const value = Math.max(...values.filter((one) => one !== null))
+  const step = values.indexOf(value)
+  return step === -1 ? undefined : { value, words: say(value, step) }
+}
+
+/** 'p99: 40ms last, 80ms at most' */
+function spoken(series: Series): string {
+  const { name, values, say } = series
+  const step = values.findLastIndex((value) => value !== null)
+  const last = values[step] ?? null
+  return last === null ? `${name}: nothing` : `${name}: ${say(last, step)} last, ${highestOf(series)?.words} at most`
 }
 
 function columns({ kind, values }: Series, most: number): Html {

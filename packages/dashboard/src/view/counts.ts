@@ -4,7 +4,7 @@ import type { Failure, Snapped } from '../read/snapshot.ts'
 import { bar } from './bar.ts'
 import { type Html, html, NOTHING } from './html.ts'
 import { bounded, count, tile } from './parts.ts'
-import { age } from './text.ts'
+import { durationWords } from './text.ts'
 
 /** The numbers of a queue, or of all together. */
 type Counts = Pick<QueueStatus, 'ready' | 'held' | 'scheduled' | 'retrying' | 'inFlight' | 'dead'>
@@ -22,7 +22,7 @@ export function countsBar({ ready, held, scheduled, retrying, inFlight }: Counts
 
 /** The same as numbers with their names. */
 export function countsTiles(counts: Counts, oldestMs: number | null, more: Html = NOTHING): Html {
-  const note = oldestMs === null ? undefined : `oldest ${age(oldestMs)}`
+  const note = oldestMs === null ? undefined : `oldest ${durationWords(oldestMs)}`
   return html`<div class="tiles">
     ${tile('Ready', count(counts.ready), note)}
     ${tile('In flight', count(counts.inFlight))}
@@ -36,7 +36,7 @@ export function countsTiles(counts: Counts, oldestMs: number | null, more: Html 
 
 /** The numbers of a queue, counted up to 10,000. */
 export function backlogTiles({ due, oldestDueAgeMs, inFlight, dead, workers }: QueueBacklog): Html {
-  const note = oldestDueAgeMs === null ? undefined : `oldest ${age(oldestDueAgeMs)}`
+  const note = oldestDueAgeMs === null ? undefined : `oldest ${durationWords(oldestDueAgeMs)}`
   return html`<div class="tiles">
     ${tile('Due', bounded(due), note)}
     ${tile('In flight', count(inFlight))}
@@ -61,7 +61,7 @@ export function boundedNote(): Html {
 export function countsNote({ value, ageMs, failure }: Snapped<unknown>): Html {
   if (failure !== undefined) return failureNote(failure)
   if (value === undefined) return html`<p class="note">They are being counted. Look again in a moment.</p>`
-  return ageMs < OLD_MS ? NOTHING : html`<p class="note">Counted ${age(ageMs)} ago.</p>`
+  return ageMs < OLD_MS ? NOTHING : html`<p class="note">Counted ${durationWords(ageMs)} ago.</p>`
 }
 
 /** Since when, and why. */
@@ -69,7 +69,7 @@ function failureNote({ error, sinceMs }: Failure): Html {
   const why = isCancelled(error)
     ? 'The server cancels the count: it takes longer than statement_timeout allows.'
     : refusalOf(error).message
-  return html`<p class="note tone-warn">No new counts for ${age(sinceMs)}. ${why}</p>`
+  return html`<p class="note tone-warn">No new counts for ${durationWords(sinceMs)}. ${why}</p>`
 }
 
 /** By `statement_timeout`, or by hand: see the SQLSTATE query_canceled. */

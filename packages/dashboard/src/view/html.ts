@@ -27,12 +27,18 @@ function prepared(value: unknown): unknown {
 }
 
 /**
- * A string in which nothing hides: characters that turn the direction of writing, that have no width, and control
- * characters are written as in JSON (`\u202e`). Line ends and tabs stay.
+ * A string in which nothing hides: characters that turn the direction of writing, that are shown as nothing, and control
+ * characters are written as in JSON (`\u202e`). Line ends and tabs stay. So a character that is joined of several, as some
+ * emoji are, falls apart.
  */
 export function visible(text: string): string {
-  return text.replaceAll(HIDDEN, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  return text.replaceAll(HIDDEN, (character) =>
+    Array.from({ length: character.length }, (_, at) => `\\u${hex(character.charCodeAt(at))}`).join(''),
+  )
 }
 
-const HIDDEN =
-  /(?![\n\t])\p{Cc}|[\u061C\u200B\u200E\u200F\u2028-\u202E\u2060-\u2064\u2066-\u206F\uFEFF\uFFF9-\uFFFB]|\p{Cs}/gu
+function hex(unit: number): string {
+  return unit.toString(16).padStart(4, '0')
+}
+
+const HIDDEN = /(?![\n\t])\p{Cc}|[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu

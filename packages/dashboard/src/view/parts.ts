@@ -1,5 +1,5 @@
 import { type Html, html, NOTHING } from './html.ts'
-import { age, due, number } from './text.ts'
+import { due, durationWords, number } from './text.ts'
 
 // Small parts of pages.
 
@@ -16,7 +16,8 @@ export function bounded(value: number, tone?: Tone): Html {
     : html`<span class="${tone === undefined ? '' : `tone-${tone}`}" title="more than can be counted at once">10,000+</span>`
 }
 
-const MOST_COUNTED = 10_000
+/** Messages of a queue are counted no further. */
+export const MOST_COUNTED = 10_000
 
 /** How something is: well, in need of a look, or wrong. */
 export type Tone = 'good' | 'warn' | 'bad'
@@ -33,7 +34,7 @@ export const NONE = html`<span class="zero">–</span>`
 export function instant(at: Date | null, agoMs: number | null = null): Html {
   if (at === null) return NONE
   const iso = at.toISOString()
-  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? second(iso) : `${age(agoMs)} ago`}</time>`
+  return html`<time datetime="${iso}" title="${iso}">${agoMs === null ? second(iso) : `${durationWords(agoMs)} ago`}</time>`
 }
 
 /** '2026-11-27 04:01:13 UTC' */
@@ -50,7 +51,7 @@ export function dueAt(at: Date | null, inMs: number | null): Html {
 
 /** A duration, or that there is none. */
 export function duration(ms: number | null): Html {
-  return ms === null ? NONE : html`${age(ms)}`
+  return ms === null ? NONE : html`${durationWords(ms)}`
 }
 
 /** A link within the page's own paths. */

@@ -6,7 +6,7 @@ const UNITS = [
 ] as const
 
 /** A duration by its two largest units, as on the command line: '3m 12s', '2d 4h', '45s', '250ms'. */
-export function age(ms: number): string {
+export function durationWords(ms: number): string {
   const at = UNITS.findIndex(([, unitMs]) => ms >= unitMs)
   const [large, small] = at === -1 ? [] : UNITS.slice(at, at + 2)
   if (large === undefined) return `${Math.max(0, Math.floor(ms))}ms`
@@ -17,7 +17,7 @@ export function age(ms: number): string {
 
 /** 'in 3m 12s', '45s ago' */
 export function due(inMs: number): string {
-  return inMs > 0 ? `in ${age(inMs)}` : `${age(-inMs)} ago`
+  return inMs > 0 ? `in ${durationWords(inMs)}` : `${durationWords(-inMs)} ago`
 }
 
 /** '1,234' */

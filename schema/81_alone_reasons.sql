@@ -13,7 +13,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE sluice_private.runs_alone(b.queue, b.message_id)
 $$;
 
--- Each live worker of the queue that is not silent runs a message alone, three at most.
+-- Each live worker of the queue that is not stale runs a message alone, three at most.
 CREATE FUNCTION sluice_private.why_all_workers_alone(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH alone AS (SELECT a.* FROM sluice_private.alone_batches() a)
@@ -23,7 +23,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) n CROSS JOIN LATERAL sluice_private.say('alone',
     format('Worker %s handles %s %s alone, for %s, because processes died with it: it takes nothing else until that has '
       'ended.', sluice_private.quoted(a.name), CASE WHEN n.is_event THEN 'event' ELSE 'message' END, n.path,
-      sluice_private.span_words(a.claimed_at)),
+      sluice_private.duration_words_to(a.claimed_at)),
     since => a.claimed_at, details => jsonb_build_object('worker', a.name, 'queue', a.queue,
       'message', CASE WHEN NOT n.is_event THEN a.message_id::text END,
       'position', CASE WHEN n.is_event THEN -a.message_id END),
@@ -31,8 +31,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       ELSE format('npx sluice message cancel %s %s', a.queue, a.message_id) END) s
   WHERE EXISTS (SELECT FROM sluice.worker w WHERE w.id = a.worker_id AND why_all_workers_alone.queue = ANY (w.queues))
     AND NOT EXISTS (
-      SELECT FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT sluice_private.is_stale(w)
+      SELECT FROM sluice.workers v
+      WHERE v.alive AND why_all_workers_alone.queue = ANY (v.queues) AND NOT v.stale
         AND NOT EXISTS (SELECT FROM alone o WHERE o.worker_id = v.id)
     )
   ORDER BY a.claimed_at LIMIT 3

@@ -7,7 +7,7 @@ export const UNITS = [
 ] as const
 
 /** A duration by its two largest units: '3m 12s', '2d 4h', '45s', '250ms'. */
-export function formatAge(ms: number): string {
+export function durationWords(ms: number): string {
   const at = UNITS.findIndex(([, unitMs]) => ms >= unitMs)
   const [large, small] = at === -1 ? [] : UNITS.slice(at, at + 2)
   if (large === undefined) return `${Math.max(0, Math.floor(ms))}ms`
@@ -17,6 +17,6 @@ export function formatAge(ms: number): string {
 }
 
 /** '45s ago' */
-export function formatAgo(ms: number): string {
-  return `${formatAge(ms)} ago`
+export function agoWords(ms: number): string {
+  return `${durationWords(ms)} ago`
 }

@@ -69,8 +69,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       CASE WHEN facts ? 'hidden'
         THEN format(': role %s may not see what it does (pg_read_all_stats)', sluice_private.quoted(current_user))
         ELSE concat(
-          ', ' || (facts ->> 'state') || ' for ' || sluice_private.span_words((facts ->> 'stateSince')::timestamptz),
-          ', in a transaction for ' || sluice_private.span_words((facts ->> 'transactionSince')::timestamptz)
+          ', ' || (facts ->> 'state') || ' for ' || sluice_private.duration_words_to((facts ->> 'stateSince')::timestamptz),
+          ', in a transaction for ' || sluice_private.duration_words_to((facts ->> 'transactionSince')::timestamptz)
         ) END) END
 $$;
 

@@ -2,11 +2,11 @@ import { isPromise } from '../basics/is-promise.ts'
 import { errorText } from '../errors.ts'
 
 /**
- * A signal whose listeners may throw. Node throws again what a listener has thrown, in a tick of its own, which ends the
+ * Lets the listeners of a signal throw. Node throws again what a listener has thrown, in a tick of its own, which ends the
  * process with all messages that it has in flight. Here the process is warned.
  */
-export function guardedSignal(signal: AbortSignal): AbortSignal {
-  return Object.setPrototypeOf(signal, HandlerSignal.prototype)
+export function guardSignal(signal: AbortSignal): void {
+  Object.setPrototypeOf(signal, HandlerSignal.prototype)
 }
 
 /** Never constructed: only AbortController makes a signal. */
