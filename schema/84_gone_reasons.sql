@@ -95,7 +95,7 @@ DECLARE
   elsewhere text := (SELECT q.name FROM sluice_private.names_of_queues(100) AS q (name) CROSS JOIN LATERAL (
     SELECT m.id FROM sluice.message m WHERE m.queue = q.name AND m.id = id LIMIT 1) m LIMIT 1);
   kept_ms bigint := (SELECT q.history_ms FROM sluice.queue q WHERE q.queue = queue);
-  nearest text := sluice_private.meant_queue(queue);
+  nearest text;
 BEGIN
   IF elsewhere IS NOT NULL THEN
     RETURN NEXT sluice_private.say('other_queue',
@@ -109,6 +109,7 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY SELECT * FROM sluice_private.why_not_committed(sluice_private.drawn_before(id));
+  nearest := sluice_private.meant_queue(queue);
   RETURN NEXT sluice_private.say('not_found',
     format('Queue "%s" has no message %s, dead or alive. It was handled, cancelled, cleared or deleted, or its enqueue '
       'was rolled back. ', queue, id) || CASE
