@@ -9276,7 +9276,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It vanished with %s in flight, last seen %s ago, and %s', sluice_private.counted(w.in_flight, 'message'),
            sluice_private.duration_words_of(w.unseen),
            CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
-         'npx sluice work <module> # any worker notices within a minute'
+         'npx sluice work ./worker.ts # any worker notices within a minute'
   FROM worker w
   CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
   WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.unseen > interval '3 minutes')
@@ -9383,7 +9383,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
            sluice_private.duration_words_of(sluice_private.clock() - o.since)),
-         'npx sluice work <module> # with a pipeline for it'
+         'npx sluice work ./worker.ts # with a pipeline for it'
   FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
@@ -9581,7 +9581,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
          format('Its next message should have been enqueued %s ago, and no worker has done it',
            sluice_private.duration_words_of(sluice_private.clock() - s.next_at)),
-         'npx sluice work <module> # any running worker enqueues what is due'
+         'npx sluice work ./worker.ts # any running worker enqueues what is due'
   FROM sluice.schedule s
   WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
   UNION ALL
@@ -9633,7 +9633,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It has unread events in %s, the oldest for %s, and no live worker reads them',
            sluice_private.counted(u.partitions, 'partition'),
            sluice_private.duration_words_of(sluice_private.clock() - u.since)),
-         'npx sluice work <module> # with a pipeline for it'
+         'npx sluice work ./worker.ts # with a pipeline for it'
   FROM unread u
   WHERE u.since < sluice_private.clock() - interval '1 minute'
     AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))

@@ -45,7 +45,10 @@ const CASES: readonly Case[] = [
   {
     check: 'workers.gone',
     after: 180,
-    make: (database, queue) => register(database, { name: queue, queues: [queue], alive: false, inHand: 1 }),
+    make: async (database, queue) => {
+      await register(database, { name: queue, queues: [queue], alive: false, inHand: 1 })
+      await register(database, { name: `${queue}-other`, queues: [queue], alive: true })
+    },
     lasts: SEEN,
     except: { 'nothing was in flight': (database) => database.sql('DELETE FROM sluice.batch_record') },
   },
@@ -102,4 +105,14 @@ describe.for(CASES)('$check is found by status and by the doctor', ({ check, aft
     await except[name]!(database, queue, sluice)
     expect(await found(database, queue, sluice, after + 60)).toEqual({ status: [], doctor: [] })
   })
+})
+
+test('a worker that is gone is found at once by both if no other consumes its queues', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  await register(database, { name: queue, queues: [queue], alive: false, inHand: 1 })
+  await register(database, { name: `${queue}-elsewhere`, queues: ['elsewhere'], alive: true })
+  expect(await foundBy(database, queue, sluice)).toEqual({ status: ['workers.gone'], doctor: ['workers.gone'] })
 })

@@ -20,7 +20,7 @@ import { attentionToLimits, isUsedUp } from './of-limits.ts'
 import { attentionToKeys, attentionToPause, attentionToQueue, mayBeUnconsumed } from './of-queues.ts'
 import { attentionToSchedule } from './of-schedules.ts'
 import { attentionToGroup, attentionToPartitions, attentionToStream } from './of-streams.ts'
-import { attentionToWorker } from './of-workers.ts'
+import { attentionToWorkers } from './of-workers.ts'
 
 /** What `operate.status` returns: of all queues, or of one. */
 export interface Status {
@@ -75,7 +75,7 @@ function attentionTo(
   const ofGroups = new Set(groups.map(({ queue }) => queue))
   const all = [
     ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue), unconsumed.has(queue.queue))),
-    ...workers.flatMap(attentionToWorker),
+    ...attentionToWorkers(workers),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
     ...stopped,
