@@ -100,6 +100,8 @@ describe('of one queue', () => {
     expect(attention).toEqual([])
     const ofWorker = async () =>
       (await sluice.operate.status()).attention.filter((one) => 'worker' in one && one.worker === queue)
+    expect(await ofWorker()).toMatchObject([{ kind: 'workers.gone', severity: 'wrong', messages: 2 }])
+    await register(database, { name: `${queue}.alive`, queues: [queue], alive: true })
     expect(await ofWorker()).toEqual([])
     await database.sql(`UPDATE sluice.worker SET seen_at = seen_at - interval '4 minutes' WHERE name = $1`, [queue])
     expect(await ofWorker()).toMatchObject([

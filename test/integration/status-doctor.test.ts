@@ -45,7 +45,10 @@ const CASES: readonly Case[] = [
   {
     check: 'workers.gone',
     after: 180,
-    make: (database, queue) => register(database, { name: queue, queues: [queue], alive: false, inHand: 1 }),
+    make: async (database, queue) => {
+      await register(database, { name: queue, queues: [queue], alive: false, inHand: 1 })
+      await register(database, { name: `${queue}.alive`, queues: [queue], alive: true })
+    },
     lasts: SEEN,
     except: { 'nothing was in flight': (database) => database.sql('DELETE FROM sluice.batch_record') },
   },

@@ -75,7 +75,7 @@ function attentionTo(
   const ofGroups = new Set(groups.map(({ queue }) => queue))
   const all = [
     ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue), unconsumed.has(queue.queue))),
-    ...workers.flatMap(attentionToWorker),
+    ...workers.flatMap((worker) => attentionToWorker(worker, workers)),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
     ...stopped,
