@@ -20,9 +20,7 @@ describe('the overview', () => {
   test('says which queue has waited for a worker for more than a minute', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])
     await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '61 seconds' WHERE queue = $1`, [queue])
-    expect(await new TestPage(sluice).counted('/')).toMatch(
-      /1 ready, the oldest for 1m \d+s, and no live worker/,
-    )
+    expect(await new TestPage(sluice).counted('/')).toMatch(/1 ready, the oldest for 1m \d+s, and no live worker/)
   })
 
   test('shows a number once for all who look, and a new one after an action', async ({ sluice, queue }) => {
