@@ -9745,7 +9745,7 @@ COMMENT ON FUNCTION sluice.doctor IS
   'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
   'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';
 
--- schema/79_reasons.sql
+-- schema/78_reasons.sql
 --
 -- What reasons are made of, and which sessions they name.
 --
@@ -9902,7 +9902,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
--- schema/80_in_flight_reasons.sql
+-- schema/79_in_flight_reasons.sql
 --
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
 
@@ -10095,7 +10095,7 @@ BEGIN
 END
 $$;
 
--- schema/81_alone_reasons.sql
+-- schema/80_alone_reasons.sql
 --
 -- Reasons of what waits because a message has a worker process to itself, after processes died with it.
 
@@ -10152,7 +10152,7 @@ BEGIN
 END
 $$;
 
--- schema/82_waiting_reasons.sql
+-- schema/81_waiting_reasons.sql
 --
 -- Reasons why a message that is not in flight waits: its due time, its queue, its workers and its key.
 
@@ -10429,7 +10429,7 @@ BEGIN
 END
 $$;
 
--- schema/83_turn_reasons.sql
+-- schema/82_turn_reasons.sql
 --
 -- Reasons why it is not the turn of a due message: limits, and what goes before it.
 
@@ -10595,7 +10595,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     since => m.due_at, details => t.details, remedy => t.remedy) s
 $$;
 
--- schema/84_gone_reasons.sql
+-- schema/83_gone_reasons.sql
 --
 -- Reasons of a message that is not there: it is dead, has succeeded, is gone, or is not committed.
 
@@ -10722,7 +10722,7 @@ BEGIN
 END
 $$;
 
--- schema/85_explain.sql
+-- schema/84_explain.sql
 --
 -- Explains one message: why it is not running, by its id or its dedupe key.
 --
@@ -10927,7 +10927,7 @@ COMMENT ON FUNCTION sluice.explain IS
   'locks nothing. since, until: for how long the reason lasts, as far as it is known. remedy: a command that changes '
   'it.';
 
--- schema/86_explain_event.sql
+-- schema/85_explain_event.sql
 --
 -- Explains an event of a group: why the group has not handled it.
 --
@@ -11200,7 +11200,7 @@ $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
 
--- schema/87_queue_heads.sql
+-- schema/86_queue_heads.sql
 --
 -- What is first in a queue: the first messages of each priority and of each slot, and what is in flight of it.
 
@@ -11352,7 +11352,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) m
 $$;
 
--- schema/88_explain_queue.sql
+-- schema/87_explain_queue.sql
 --
 -- Explains a queue: why nothing moves in it.
 --
@@ -11661,28 +11661,7 @@ COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
   'the first messages of each priority, slot and tenant, and counts no backlog.';
 
--- schema/89_doctor_locks.sql
---
--- What the doctor finds in the locks of tables, with the words of explain. It reads no table of Sluice.
-
--- Sessions that have locked a table, or wait to, for half a second at least: a shorter lock delays nothing. A standby shows
--- locks of its primary, which no session of it has.
-CREATE FUNCTION sluice_private.doctor_locks(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  before integer[] := ARRAY(SELECT t.pid FROM sluice_private.why_table_locked(true) t);
-BEGIN
-  IF before = '{}' OR pg_is_in_recovery() THEN
-    RETURN;
-  END IF;
-  PERFORM pg_sleep(0.5);
-  RETURN QUERY SELECT 'locks.table', 'error', 'table ' || (r.details ->> 'table'), rtrim(r.explanation, '.'), r.remedy
-    FROM sluice_private.shown_reasons(NULL) r
-    WHERE r.details ? 'table' AND coalesce((r.details ->> 'pid')::integer, 0) = ANY (before);
-END
-$$;
-
--- schema/89_explain_schedule.sql
+-- schema/88_explain_schedule.sql
 --
 -- Explains a schedule: why it has not enqueued a message.
 --
@@ -11838,6 +11817,27 @@ END
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';
+
+-- schema/89_doctor_locks.sql
+--
+-- What the doctor finds in the locks of tables, with the words of explain. It reads no table of Sluice.
+
+-- Sessions that have locked a table, or wait to, for half a second at least: a shorter lock delays nothing. A standby shows
+-- locks of its primary, which no session of it has.
+CREATE FUNCTION sluice_private.doctor_locks(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  before integer[] := ARRAY(SELECT t.pid FROM sluice_private.why_table_locked(true) t);
+BEGIN
+  IF before = '{}' OR pg_is_in_recovery() THEN
+    RETURN;
+  END IF;
+  PERFORM pg_sleep(0.5);
+  RETURN QUERY SELECT 'locks.table', 'error', 'table ' || (r.details ->> 'table'), rtrim(r.explanation, '.'), r.remedy
+    FROM sluice_private.shown_reasons(NULL) r
+    WHERE r.details ? 'table' AND coalesce((r.details ->> 'pid')::integer, 0) = ANY (before);
+END
+$$;
 
 -- schema/90_version.sql
 --
