@@ -91,6 +91,8 @@ export const relayBrokerFull = scenario<WithBroker>({
   injections: { quick: 1, full: 10 },
   workers: ONE_ATTEMPT,
   twin: NO_WAVES,
+  // Each try that finds it full doubles the time to the next, and there is a backlog.
+  recoveryMs: 10_000,
   async inject(stage) {
     const { manager } = stage.environment
     await stage.fault('stream full', async () => {
