@@ -47,6 +47,7 @@ export type ReasonWord =
   | 'behind'
   | 'due_now'
   | 'not_visible'
+  | 'alone'
   | 'crash_evidence'
   | 'worker_stale'
   | 'worker_gone'
