@@ -44,13 +44,16 @@ const FAULTS: readonly Fault[] = [
   },
 ]
 
-/** An election takes seconds, so the three are struck at a time: each cluster, with its relay, for itself. */
-test('a leader that is killed, stopped or cut off loses and doubles nothing, and each key stays in order', async ({
-  database,
-  skip,
-}) => {
-  await Promise.all(FAULTS.map((fault, at) => relayWhile(fault, `cluster.${at}`, database, skip)))
-})
+/**
+ * An election takes seconds, so the three are struck at a time: each cluster, with its relay, for itself. Nine servers are more
+ * than two busy cores can be relied on for, so it runs only where it is asked for.
+ */
+test.skipIf(process.env.SLUICE_TEST_CLUSTER === undefined)(
+  'a leader that is killed, stopped or cut off loses and doubles nothing, and each key stays in order',
+  async ({ database, skip }) => {
+    await Promise.all(FAULTS.map((fault, at) => relayWhile(fault, `cluster.${at}`, database, skip)))
+  },
+)
 
 async function relayWhile(
   { name, strike }: Fault,
@@ -79,17 +82,29 @@ async function relayWhile(
   await expectInOrder(manager, name)
 }
 
+/** No server answers while they choose one. */
 async function leaderOf(manager: JetStreamManager): Promise<number> {
-  const { cluster } = await manager.streams.info(STREAM)
-  return Number(cluster?.leader?.slice(1))
+  const known = async () => (await manager.streams.info(STREAM)).cluster?.leader || undefined
+  const name = await waitFor(() => known().catch(() => undefined), { what: 'a leader of the stream' })
+  return Number(name.slice(1))
 }
 
 async function expectInOrder(manager: JetStreamManager, name: string): Promise<void> {
   // A leader that was away answers for a moment as if it still were one.
-  const isWhole = async () => (await manager.streams.info(STREAM)).state.messages >= MESSAGES
-  await waitFor(() => isWhole().catch(() => false), { what: `the whole stream, whose leader ${name}` })
+  const isWhole = async () => {
+    const { state, cluster } = await manager.streams.info(STREAM)
+    const isCurrent = cluster?.replicas?.every(({ current, offline }) => current && offline !== true)
+    return state.messages >= MESSAGES && isCurrent === true
+  }
+  await waitFor(() => isWhole().catch(() => false), {
+    what: `the whole stream, whose leader ${name}`,
+    timeoutMs: 90_000,
+  })
   const next = new Map<number, number>()
-  const stored = await waitFor(() => storedIn(manager, STREAM).catch(() => undefined), { what: 'its messages' })
+  const stored = await waitFor(() => storedIn(manager, STREAM).catch(() => undefined), {
+    what: 'its messages',
+    timeoutMs: 90_000,
+  })
   for (const { body } of stored) {
     const { key, n } = JSON.parse(body) as { readonly key: number; readonly n: number }
     expect([name, key, n]).toEqual([name, key, next.get(key) ?? 0])

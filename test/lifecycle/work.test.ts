@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect } from 'vitest'
+import { freePort } from '../../server/free-port.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { spawnCli, startCli } from '../support/processes/run-cli.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
@@ -315,12 +316,3 @@ describe.concurrent('sluice work that cannot run', () => {
       })
   })
 })
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  return typeof address === 'object' && address !== null ? address.port : 0
-}

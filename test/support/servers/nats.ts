@@ -1,4 +1,4 @@
-import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
+import { type JetStreamManager, jetstreamManager, type StoredMsg } from '@nats-io/jetstream'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { onTestFinished, type TestContext } from 'vitest'
 import { NatsCluster } from '../../../faults/environment/nats-cluster.ts'
@@ -37,21 +37,28 @@ export async function startNatsCluster(
 const isMade = () => true
 
 async function connected(servers: string[]): Promise<NatsConnection> {
-  const connection = await connect({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 100, timeout: 2_000 })
+  const terms = { maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true, timeout: 2_000 }
+  const connection = await connect({ servers, ...terms })
   onTestFinished(() => connection.close())
   return connection
 }
 
-/** All messages of a stream, in its order. */
+/** All messages of a stream, in its order. Each is asked for: a consumer whose leader changes would wait for ever. */
 export async function storedIn(manager: JetStreamManager, stream: string): Promise<readonly PublishedMessage[]> {
   const { state } = await manager.streams.info(stream)
-  if (state.messages === 0) return []
-  const source = await manager.jetstream().consumers.get(stream)
   const stored: PublishedMessage[] = []
-  for await (const message of await source.consume()) {
-    const headers = Object.fromEntries([...(message.headers ?? [])].map(([name, [value = '']]) => [name, value]))
-    stored.push({ id: message.headers?.get('Nats-Msg-Id') ?? '', body: message.string(), headers })
-    if (stored.length === state.messages) break
+  for (let first = Math.max(1, state.first_seq); first <= state.last_seq; first += AT_A_TIME) {
+    const last = Math.min(state.last_seq, first + AT_A_TIME - 1)
+    const numbers = Array.from({ length: last - first + 1 }, (_, at) => first + at)
+    const messages = await Promise.all(numbers.map((seq) => manager.streams.getMessage(stream, { seq })))
+    stored.push(...messages.flatMap((message) => (message === null ? [] : [published(message)])))
   }
   return stored
 }
+
+function published(message: StoredMsg): PublishedMessage {
+  const headers = Object.fromEntries([...message.header].map(([name, [value = '']]) => [name, value]))
+  return { id: message.header.get('Nats-Msg-Id'), body: message.string(), headers }
+}
+
+const AT_A_TIME = 50
