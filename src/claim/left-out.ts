@@ -38,10 +38,11 @@ export class LeftOut {
 
   /** What a claim could not lock, and how many messages it took. Returns whether it helps to claim again at once. */
   learn(missed: readonly MissedMessage[], taken: number): boolean {
+    this.#missedInARow = missed.length === 0 || taken > 0 ? 0 : this.#missedInARow + 1
+    if (missed.length === 0) return false
     const untilMs = this.#untilFor(this.#count() + missed.length)
     for (const { slot, key, locked } of missed) if (locked === true) this.#add(slot, key, untilMs)
-    this.#missedInARow = missed.length === 0 || taken > 0 ? 0 : this.#missedInARow + 1
-    return missed.length > 0 && this.#missedInARow <= MOST_IN_A_ROW && this.#count() < MOST_KEYS
+    return this.#missedInARow <= MOST_IN_A_ROW && this.#count() < MOST_KEYS
   }
 
   /** The times of many keys end together, or each would cost claims of its own. */

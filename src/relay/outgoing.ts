@@ -8,7 +8,7 @@ export function toOutgoing(message: Message, source: string): OutgoingMessage {
   return {
     id: `${source}/${message.id}`,
     source,
-    body: new TextEncoder().encode(payload),
+    body: UTF_8.encode(payload),
     headers: { ...userHeaders(message), ...ownHeaders(message) },
     message,
   }
@@ -25,6 +25,7 @@ export function refusalOf({ headers }: Message): string | undefined {
   return undefined
 }
 
+const UTF_8 = new TextEncoder()
 const PREFIX = 'sluice-'
 const OWN = new RegExp(`^${PREFIX}`, 'i')
 /** As HTTP has it, and the brokers. */

@@ -60,8 +60,13 @@ export async function readStatus(execute: Execute, queue: string | null): Promis
   }
   const holding = queues.filter((one) => one.held > 0).map((one) => one.queue)
   const held = holding.length === 0 ? [] : await readHeldKeys(execute, holding)
-  const unconsumed = await readUnconsumed(execute, queues, groups)
-  return { ...found, attention: attentionTo(found, held, unconsumed, await readStopped(execute, found.groups)) }
+  // A queue of a group is a matter of its stream.
+  const ofGroups = new Set(groups.map((group) => group.queue))
+  const isOwn = ({ queue: name }: { readonly queue: string }) => !ofGroups.has(name)
+  const unconsumed = await readUnconsumed(execute, queues.filter(isOwn))
+  const ownSettings = found.settings.filter(isOwn)
+  const stopped = await readStopped(execute, found.groups)
+  return { ...found, attention: attentionTo({ ...found, settings: ownSettings }, held, unconsumed, stopped) }
 }
 
 function attentionTo(
@@ -72,14 +77,13 @@ function attentionTo(
 ): readonly Attention[] {
   const { at, queues, workers, settings, limits, schedules, streams, groups } = found
   const limited = new Set(limits.filter(isUsedUp).map(({ queue }) => queue))
-  const ofGroups = new Set(groups.map(({ queue }) => queue))
   const all = [
     ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue), unconsumed.has(queue.queue))),
     ...attentionToWorkers(workers),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
     ...stopped,
-    ...settings.filter(({ queue }) => !ofGroups.has(queue)).flatMap((one) => attentionToPause(one, queues, at)),
+    ...settings.flatMap((one) => attentionToPause(one, queues, at)),
     ...attentionToLimits(limits),
     ...held.map(attentionToKeys),
     ...streams.flatMap(attentionToStream),
@@ -87,14 +91,9 @@ function attentionTo(
   return all.toSorted((a, b) => Number(a.severity === 'watch') - Number(b.severity === 'watch'))
 }
 
-/** The queues that nobody consumes. A queue of a group is a matter of its stream. */
-async function readUnconsumed(
-  execute: Execute,
-  queues: readonly QueueStatus[],
-  groups: readonly GroupStatus[],
-): Promise<ReadonlySet<string>> {
-  const ofGroups = new Set(groups.map(({ queue }) => queue))
-  const names = queues.filter(mayBeUnconsumed).flatMap(({ queue }) => (ofGroups.has(queue) ? [] : [queue]))
+/** Those of the queues that nobody consumes. */
+async function readUnconsumed(execute: Execute, queues: readonly QueueStatus[]): Promise<ReadonlySet<string>> {
+  const names = queues.filter(mayBeUnconsumed).map(({ queue }) => queue)
   if (names.length === 0) return new Set()
   const claimed = await readClaimedQueues(execute, names)
   return new Set(names.filter((name) => !claimed.has(name)))
