@@ -39,6 +39,8 @@ describe('a worker process that dies', () => {
     await waitFor(async () => (await workers(database, worker.name))[0]?.alive === false, {
       what: 'the server to notice',
     })
+    // The batch has a session of its own, whose end it may notice later.
+    await waitFor(async () => !(await states(database, queue)).includes('in_flight'), { what: 'the rows to be free' })
     expect(await inFlight(database, queue)).toEqual(held.map((row) => ({ ...row, worker_alive: false })))
     expect(await states(database, queue)).toEqual(['ready', 'ready'])
     expect(await evidence(database, queue)).toEqual([])
