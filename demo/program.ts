@@ -22,7 +22,7 @@ export function createProgram(): Command {
 
 const MOST_ORDERS = 1_000_000
 
-function countOfOrders(text: string): number {
+export function countOfOrders(text: string): number {
   const count = Number(text)
   if (/^\d+$/.test(text) && count >= 1 && count <= MOST_ORDERS) return count
   throw new InvalidArgumentError(`Expected an integer from 1 to ${MOST_ORDERS}.`)

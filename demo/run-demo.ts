@@ -1,16 +1,15 @@
-import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import Table from 'cli-table3'
 import { type Kysely, sql } from 'kysely'
-import pg from 'pg'
 import { serveDashboard } from '../packages/dashboard/src/index.ts'
 import { findServer } from '../server/find-server.ts'
 import { type Audit, passed, takeAudit } from './audit.ts'
+import { createDatabase } from './create-database.ts'
 import { MailService } from './mail-service.ts'
 import { takeOrders } from './order-service.ts'
 import { createProgress, progressIntervalMs } from './progress.ts'
 import { createTables, openShop, type ShopDatabase } from './shop.ts'
+import { showTable } from './show-table.ts'
 import { WorkerPool } from './worker-pool.ts'
 
 export interface DemoOptions {
@@ -137,19 +136,6 @@ async function countHandled(db: Kysely<ShopDatabase>): Promise<{ handled: number
   return rows[0] ?? { handled: 0, dead: 0 }
 }
 
-async function createDatabase(url: string): Promise<{ readonly url: string; drop(): Promise<void> }> {
-  const name = `sluice_demo_${randomBytes(4).toString('hex')}`
-  const admin = async (statement: string) => {
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    await client.query(statement).finally(() => client.end())
-  }
-  await admin(`CREATE DATABASE ${name}`)
-  const own = new URL(url)
-  own.pathname = `/${name}`
-  return { url: own.href, drop: () => admin(`DROP DATABASE ${name} WITH (FORCE)`) }
-}
-
 function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
   const rows: [string, string | number][] = [
     ['orders committed', audit.orders],
@@ -172,14 +158,8 @@ function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
   const verdict = passed(audit) ? 'passed' : 'FAILED'
   const agrees = audit.misreported === 0 ? 'agrees' : 'does not agree'
   log.write(
-    `\n${table(rows)}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}, the report ${agrees} with the orders. Taken by SQL after ${seconds.toFixed(1)} s.\n`,
+    `\n${showTable(rows)}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}, the report ${agrees} with the orders. Taken by SQL after ${seconds.toFixed(1)} s.\n`,
   )
-}
-
-function table(rows: readonly [string, string | number][]): string {
-  const drawn = new Table({ colAligns: ['left', 'right'], style: { head: [], border: [], compact: true } })
-  drawn.push(...rows)
-  return drawn.toString()
 }
 
 function rounded({ outOfOrder: _, ...audit }: Audit): Omit<Audit, 'outOfOrder'> {
