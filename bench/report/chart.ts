@@ -28,7 +28,8 @@ function pictureOf(result: CellResult, picture: string): Chart {
     }),
   }))
   const series = result.pictures?.[picture]
-  return linesOf({ ...result, entries, ...(series && { series }) })
+  // Beside the rate they are what it costs.
+  return linesOf({ ...result, metric: { ...result.metric, better: 'less' }, entries, ...(series && { series }) })
 }
 
 function drawn({ height, option }: Chart): string {
