@@ -62,8 +62,14 @@ export class RelayOutlet implements Outlet {
     // Several batches in flight find out together, and a late one on a connection that has been replaced since.
     if (from !== this.#connection) return
     const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
-    if (verdicts.some(({ kind }) => kind !== 'unavailable')) this.#answers()
-    else if (unavailable !== undefined) this.#fails(unavailable.error, true)
+    const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
+    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable.error, true)
+    else if (answered) this.#answers()
+  }
+
+  /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
+  get #isOfLog(): boolean {
+    return this.#plan.pipeline.log !== undefined
   }
 
   async close(): Promise<void> {
