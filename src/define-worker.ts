@@ -72,7 +72,7 @@ type WorkOfGroup<
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
 type Relayed = RelayOptions & { readonly handle?: undefined; readonly handleBatch?: undefined }
-type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
+type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group'; readonly to?: undefined }
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
   (
@@ -128,8 +128,7 @@ function readWork(queue: string, work: unknown): QueueWork {
     return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
-    if (options.mode === 'relay' || (options.mode === 'group' && options.to !== undefined))
-      return relayed(queue, work as Record<string, unknown>)
+    if (isRelayed(options)) return relayed(queue, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -149,6 +148,10 @@ function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pi
   return { name: stream, options: { ...others, group } }
 }
 
+function isRelayed({ mode, to }: Readonly<Record<string, unknown>>): boolean {
+  return mode === 'relay' || (mode === 'group' && to !== undefined)
+}
+
 /** @throws SluiceError OPTION_INVALID */
 function groupOf(queue: string): StreamGroup {
   const [stream = '', group] = queue.split(/:(.*)/s, 2)
@@ -161,8 +164,7 @@ function groupOf(queue: string): StreamGroup {
 function relayed(queue: string, work: Readonly<Record<string, unknown>>): RelayedWork {
   const { mode, ...options } = work
   const handler = KINDS.find((kind) => options[kind] !== undefined)
-  if (handler === undefined)
-    return { kind: 'relay', source: mode === 'group' ? groupOf(queue) : queue, options }
+  if (handler === undefined) return { kind: 'relay', source: mode === 'group' ? groupOf(queue) : queue, options }
   const [name, wanted] = [`the worker's ${JSON.stringify(queue)}`, 'no handler beside the destination of a relay']
   throw expected('OPTION_INVALID', name, wanted, handler, "As in { mode: 'relay', to: nats({ … }) }")
 }

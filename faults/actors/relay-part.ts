@@ -15,12 +15,17 @@ export function startRelays(
   handlers: LoadHandlers,
 ): readonly RunningPipeline[] {
   const { concurrency, batchSize, retry, maxAttempts } = pipeline
-  const limits = { concurrency, batchSize, retry, maxAttempts, confirmTimeout: 1_000, breaker: { delay: 100, maxDelay: 300 } }
+  const limits = {
+    concurrency,
+    batchSize,
+    retry,
+    maxAttempts,
+    confirmTimeout: 1_000,
+    breaker: { delay: 100, maxDelay: 300 },
+  }
   const to = (stream: string) => withMoment(nats({ servers: brokerUrl, subject: stream, stream }), handlers)
   if (groups === undefined) return [sluice.relay(queue, { to: to(STREAM), ...limits }).start()]
-  return groups.map((group) =>
-    sluice.relay({ stream: queue, group }, { to: to(streamFor(group)), ...limits }).start(),
-  )
+  return groups.map((group) => sluice.relay({ stream: queue, group }, { to: to(streamFor(group)), ...limits }).start())
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {

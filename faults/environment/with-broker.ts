@@ -35,7 +35,9 @@ export async function withBroker(serverUrl: string): Promise<WithBroker | { read
   const client = await connectBooks(database.ledgerUrl)
   const books = [
     new BrokerBooks(manager, STREAM, client, (id) => id),
-    ...GROUPS.map((group) => new BrokerBooks(manager, streamFor(group), client, (id) => deliveryOf(positionIn(id), group))),
+    ...GROUPS.map(
+      (group) => new BrokerBooks(manager, streamFor(group), client, (id) => deliveryOf(positionIn(id), group)),
+    ),
   ]
   const stop = async () => {
     for (const one of books) await one.stop()

@@ -17,7 +17,9 @@ export const relayKill = scenario<WithBroker>({
   title: 'SIGKILL a relay between the confirms of a batch and its COMMIT',
   injections: { quick: 2, full: 20 },
   costsAttempts: true,
-  stream: { title: 'SIGKILL a process with a relay for each of two groups between the confirms of a batch and its COMMIT' },
+  stream: {
+    title: 'SIGKILL a process with a relay for each of two groups between the confirms of a batch and its COMMIT',
+  },
   twin: ANOTHER_ID_EACH_TIME,
   async inject(stage) {
     const victim = stage.victim()

@@ -6,9 +6,7 @@ import { startNats, storedIn } from '../support/servers/nats.ts'
 import { put } from '../support/sluice.ts'
 import { test as base } from '../support/streams.ts'
 
-const test = base
-  .extend('to', () => new MemoryDestination())
-  .extend('broker', ({ skip }) => startNats(skip))
+const test = base.extend('to', () => new MemoryDestination()).extend('broker', ({ skip }) => startNats(skip))
 
 const TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 const KEYED = {
@@ -92,9 +90,14 @@ describe('a relay of CloudEvents', () => {
     const [message, event] = to.stored.map(({ headers }) => attributesIn(headers))
     for (const one of [message, event]) {
       expectValid(one ?? {})
-      expect(Object.keys(one ?? {}).toSorted()).toEqual(
-        ['datacontenttype', 'id', 'source', 'specversion', 'time', 'type'],
-      )
+      expect(Object.keys(one ?? {}).toSorted()).toEqual([
+        'datacontenttype',
+        'id',
+        'source',
+        'specversion',
+        'time',
+        'type',
+      ])
     }
     expect([message?.type, event?.type]).toEqual([queue, stream])
     expect(event?.id).toBe(`${to.stored[1]?.source}/${stream}/${position}`)
@@ -108,8 +111,7 @@ describe('a relay of CloudEvents', () => {
     to,
   }) => {
     const stored = ['12345678901234567890.12345678901234567890', '"text"', 'null', '[]']
-    for (const payload of stored)
-      await database.sql('SELECT sluice.enqueue($1, $2::text::jsonb)', [queue, payload])
+    for (const payload of stored) await database.sql('SELECT sluice.enqueue($1, $2::text::jsonb)', [queue, payload])
     await sluice.relay(queue, { to, ...STRUCTURED }).runOnce()
     for (const [at, payload] of stored.entries()) expect(bodyOf(to.stored[at])).toMatch(`,"data":${payload}}`)
   })

@@ -4,7 +4,7 @@ import { MemoryDestination } from '../../src/testing/memory-destination.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { append, test as base } from '../support/streams.ts'
-import { waitFor } from '../support/wait.ts'
+import { deferred, waitFor } from '../support/wait.ts'
 
 const test = base
   .extend('to', () => new MemoryDestination())
@@ -84,9 +84,9 @@ describe('a relay of a group', () => {
     const relay = sluice.relay({ stream: narrow, group: 'all' }, { to, retry: IN_AN_HOUR })
     expect((await relay.runOnce()).counts).toMatchObject({ acked: 2, retried: 1, dead: 1 })
     expect(payloads(to.stored)).toEqual(['c', 'a2'])
-    expect(await database.sql('SELECT payload, reason FROM sluice.dead_letters WHERE queue = $1', [relay.queue])).toEqual(
-      [{ payload: 'a1', reason: 'too large' }],
-    )
+    expect(
+      await database.sql('SELECT payload, reason FROM sluice.dead_letters WHERE queue = $1', [relay.queue]),
+    ).toEqual([{ payload: 'a1', reason: 'too large' }])
     expect(await deferredIn(database, narrow)).toEqual([
       { payload: 'b1', attempt: 1 },
       { payload: 'b2', attempt: 0 },
@@ -126,19 +126,19 @@ describe('a relay of a group', () => {
     to,
   }) => {
     await append(database, narrow, [[1], [2]])
-    let cut = false
+    const cut = deferred()
     to.answer = async () => {
-      if (cut) return CONFIRMED
-      cut = true
+      to.answer = confirm
       await database.sql(
         `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`,
       )
+      cut.resolve()
       return CONFIRMED
     }
     const running = sluice.relay({ stream: narrow, group: 'all' }, { to, concurrency: 1 }).start()
+    await cut.promise
     await waitFor(async () => (await sluice.groups.list({ stream: narrow }))[0]?.unread === 0, { what: 'the progress' })
     await running.drain()
-    expect(cut).toBe(true)
     expect(to.stored.length).toBeGreaterThan(2)
     expect(new Set(to.stored.map(({ id }) => id)).size).toBe(2)
     expect(log.of('message.failed')).toEqual([])
@@ -202,7 +202,7 @@ describe('while its destination is out of reach, a relay of a group', () => {
     }
     const before = await standing()
     to.answer = () => UNAVAILABLE
-    const running = sluice.relay({ stream: narrow, group: 'all' }, { to, breaker: QUICK }).start()
+    const running = sluice.relay({ stream: narrow, group: 'all' }, { to, breaker: QUICK, concurrency: 1 }).start()
     const downs = () => log.of('relay.unavailable')
     await waitFor(() => downs().length >= 2, { what: 'the first try' })
     const [sent, tries] = [to.sent.length, downs().length]
@@ -272,8 +272,7 @@ describe('a relay of a group that stops', () => {
     })
 
   inOrder('sends nothing behind an event with a header that could pass for another', async ({ sluice, strict, to }) => {
-    const put = (payload: unknown, headers = {}) =>
-      sluice.append(sluice.ownTransaction, strict, payload, { headers })
+    const put = (payload: unknown, headers = {}) => sluice.append(sluice.ownTransaction, strict, payload, { headers })
     await put(1)
     const second = await put(2, { 'Sluice-Queue': 'other' })
     await put(3)

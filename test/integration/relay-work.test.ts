@@ -35,10 +35,16 @@ test('a worker publishes the events of a group that has a destination, beside on
     [`${stream}:all`]: { mode: 'group', to },
     [`${stream}:second`]: { mode: 'group', handle: async ({ position }) => void handled.push(position) },
   })
-  const positions = await append(database, stream, [[1, 'a'], [2, 'a']])
+  const positions = await append(database, stream, [
+    [1, 'a'],
+    [2, 'a'],
+  ])
   const pipelines = pipelinesOf(sluice, queues, [], { ...NONE, batchSize: 1 })
   for (const { pipeline } of pipelines) await pipeline.runOnce()
-  expect(pipelines.map(({ queue, mode }) => `${queue} ${mode}`)).toEqual([`${stream}:all group`, `${stream}:second group`])
+  expect(pipelines.map(({ queue, mode }) => `${queue} ${mode}`)).toEqual([
+    `${stream}:all group`,
+    `${stream}:second group`,
+  ])
   expect(to.stored.map(({ message }) => message.position)).toEqual(positions)
   expect(handled).toEqual(positions)
   expect(() => defineWorker({ orders: { mode: 'group', to } } as never)).toThrow('expected a name <stream>:<group>')

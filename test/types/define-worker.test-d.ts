@@ -86,8 +86,7 @@ describe('the handlers of a worker', () => {
     defineWorker(typed, { 'orders:x': { mode: 'group', to, confirmTimeout: '1s' } })
     // @ts-expect-error a handler or a destination
     defineWorker(typed, { 'orders:x': { mode: 'group', to, handle: () => undefined } })
-    // @ts-expect-error with a destination it is a relay, whose limit is confirmTimeout
-    defineWorker(typed, { 'orders:x': { mode: 'group', to, timeout: '1s' } })
+
     // @ts-expect-error events have no lease
     defineWorker({ 'orders:x': { mode: 'group', lease: '1m', handle: () => undefined } })
   })

@@ -155,8 +155,7 @@ export class EventClaimer {
     }
     this.#forgetWindows(taken)
     const { claimed, stableEnds } = taken
-    if (claimed.length >= limit)
-      this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
+    if (claimed.length >= limit) this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
     return this.#answer(taken, rest, sentAtMs)
   }
 
@@ -166,12 +165,7 @@ export class EventClaimer {
     if (elsewhere || (this.#next === 0 && this.#windows?.some((window) => window !== last))) this.#windows = undefined
   }
 
-  async #takeIn(
-    window: number,
-    connection: InTransaction,
-    wanted: Wanted,
-    known?: KnownBacklog,
-  ): Promise<Taken> {
+  async #takeIn(window: number, connection: InTransaction, wanted: Wanted, known?: KnownBacklog): Promise<Taken> {
     const { limit } = wanted
     let { partitions } = wanted
     let taken = await this.#take(connection, window, wanted, known)
