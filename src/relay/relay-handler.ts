@@ -24,7 +24,7 @@ export class RelayHandler {
     messages: readonly Message[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<readonly (Outcome | Release)[]> => {
-    const open = this.#outlet.open
+    const open = this.#outlet.openFor(messages.length)
     if (open === undefined) return messages.map(() => RELEASE)
     const { connection, source } = open
     const { format } = this.#plan

@@ -38,10 +38,14 @@ export class RelayOutlet implements Outlet {
     return this.#breaker.isDown
   }
 
-  /** The connection, and the name of the database. Undefined: another batch has found the destination out of reach. */
-  get open(): { readonly connection: DestinationConnection; readonly source: string } | undefined {
+  /**
+   * The connection for so many messages, and the name of the database. Undefined: another batch has found the destination out
+   * of reach, or tries it by one message now.
+   */
+  openFor(messages: number): { readonly connection: DestinationConnection; readonly source: string } | undefined {
     const [connection, source] = [this.#connection, this.#source]
-    return connection === undefined || source === undefined ? undefined : { connection, source }
+    if (connection === undefined || source === undefined) return undefined
+    return this.isDown && messages > 1 ? undefined : { connection, source }
   }
 
   async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {

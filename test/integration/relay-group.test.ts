@@ -202,7 +202,7 @@ describe('while its destination is out of reach, a relay of a group', () => {
     }
     const before = await standing()
     to.answer = () => UNAVAILABLE
-    const running = sluice.relay({ stream: narrow, group: 'all' }, { to, breaker: QUICK, concurrency: 1 }).start()
+    const running = sluice.relay({ stream: narrow, group: 'all' }, { to, breaker: QUICK }).start()
     const downs = () => log.of('relay.unavailable')
     await waitFor(() => downs().length >= 2, { what: 'the first try' })
     const [sent, tries] = [to.sent.length, downs().length]
