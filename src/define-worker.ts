@@ -5,11 +5,12 @@ import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } fro
 import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
 import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
-import type { StreamDefinitions } from './streams.ts'
+import type { StreamDefinitions, StreamGroup } from './streams.ts'
 
 /**
  * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads
- * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published.
+ * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published, and so is a group
+ * that has a destination (`to`) instead of a handler.
  *
  * @example
  * export default defineWorker(sluice, {
@@ -17,6 +18,7 @@ import type { StreamDefinitions } from './streams.ts'
  *   reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
  *   'orders:billing': { mode: 'group', batchSize: 500, handle: async (event, { tx }) => bill(tx, event) },
  *   shipments: { mode: 'relay', to: nats({ servers, subject: 'shop.shipments' }) },
+ *   'orders:to-nats': { mode: 'group', to: nats({ servers, subject: 'shop.orders' }) },
  * })
  *
  * @param sluice your own, with its connection, queues and schemas. Without it `sluice work` makes one for DATABASE_URL,
@@ -59,18 +61,18 @@ type WorkOfQueue<Definitions extends QueueDefinitions | undefined, Name extends 
   | Handler<OutputOf<Definitions, Name>, Definitions>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'transactional', Transactional>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'leased', LeasedPipelineOptions>
-  | Relayed
+  | (Relayed & { readonly mode: 'relay' })
 
 type WorkOfGroup<
   Definitions extends QueueDefinitions | undefined,
   Streams extends StreamDefinitions | undefined,
   Name extends QueueName<Streams>,
-> = WorkFor<OutputOf<Streams, Name>, Definitions, 'group', OfGroup>
+> = WorkFor<OutputOf<Streams, Name>, Definitions, 'group', OfGroup> | (Relayed & { readonly mode: 'group' })
 
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
-type Relayed = RelayOptions & { readonly mode: 'relay'; readonly handle?: undefined; readonly handleBatch?: undefined }
-type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
+type Relayed = RelayOptions & { readonly handle?: undefined; readonly handleBatch?: undefined }
+type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group'; readonly to?: undefined }
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
   (
@@ -81,20 +83,20 @@ type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In exten
 /** The work of one queue, as it is run. */
 export type QueueWork = HandledWork | RelayedWork
 
-interface CommonWork {
+export interface HandledWork {
+  readonly kind: 'handle' | 'handleBatch'
   /** The queue, or the stream that a group reads. */
   readonly name: string
-  /** The options of its pipeline, or its relay, which checks them. */
+  /** The options of its pipeline, which checks them. */
   readonly options: Readonly<Record<string, unknown>>
-}
-
-export interface HandledWork extends CommonWork {
-  readonly kind: 'handle' | 'handleBatch'
   readonly handler: (message: never, context: never) => unknown
 }
 
-interface RelayedWork extends CommonWork {
+interface RelayedWork {
   readonly kind: 'relay'
+  readonly source: string | StreamGroup
+  /** Those of the relay, which checks them. */
+  readonly options: Readonly<Record<string, unknown>>
 }
 
 /** Of any copy of the package: `sluice work` may run from another one. */
@@ -126,7 +128,7 @@ function readWork(queue: string, work: unknown): QueueWork {
     return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
-    if (options.mode === 'relay') return relayed(queue, work as Record<string, unknown>)
+    if (isRelayed(options)) return relayed(queue, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -139,28 +141,32 @@ function readWork(queue: string, work: unknown): QueueWork {
 }
 
 /** What a pipeline is given: of a group the stream and `{ group }`. @throws SluiceError OPTION_INVALID */
-function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pick<QueueWork, 'name' | 'options'> {
+function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pick<HandledWork, 'name' | 'options'> {
   const { mode, ...others } = options
   if (mode !== 'group') return { name: queue, options }
-  const [name = '', group] = queue.split(/:(.*)/s, 2)
-  if (group !== undefined) return { name, options: { ...others, group } }
+  const { stream, group } = groupOf(queue)
+  return { name: stream, options: { ...others, group } }
+}
+
+function isRelayed({ mode, to }: Readonly<Record<string, unknown>>): boolean {
+  return mode === 'relay' || (mode === 'group' && to !== undefined)
+}
+
+/** @throws SluiceError OPTION_INVALID */
+function groupOf(queue: string): StreamGroup {
+  const [stream = '', group] = queue.split(/:(.*)/s, 2)
+  if (group !== undefined) return { stream, group }
   const remedy = "As in 'orders:billing': { mode: 'group', handle: … }"
   throw expected('OPTION_INVALID', 'a worker with the mode group', 'a name <stream>:<group>', queue, remedy)
 }
 
 /** @throws SluiceError OPTION_INVALID */
 function relayed(queue: string, work: Readonly<Record<string, unknown>>): RelayedWork {
-  const { mode: _, ...options } = work
+  const { mode, ...options } = work
   const handler = KINDS.find((kind) => options[kind] !== undefined)
-  if (handler === undefined) return { name: queue, options, kind: 'relay' }
-  const name = `the worker's ${JSON.stringify(queue)}`
-  throw expected(
-    'OPTION_INVALID',
-    name,
-    'no handler with the mode relay',
-    handler,
-    "As in { mode: 'relay', to: nats({ … }) }",
-  )
+  if (handler === undefined) return { kind: 'relay', source: mode === 'group' ? groupOf(queue) : queue, options }
+  const [name, wanted] = [`the worker's ${JSON.stringify(queue)}`, 'no handler beside the destination of a relay']
+  throw expected('OPTION_INVALID', name, wanted, handler, "As in { mode: 'relay', to: nats({ … }) }")
 }
 
 const KINDS = ['handle', 'handleBatch'] as const

@@ -36,7 +36,7 @@ import { relayOf } from './relay/relay.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
 import type { Metrics } from './statistics/meters.ts'
-import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
+import { checkStreamName, refuseStream, type StreamDefinitions, type StreamGroup } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
 
@@ -282,16 +282,17 @@ export class Sluice<
   }
 
   /**
-   * Creates a relay: a pipeline that publishes the messages of a queue to a broker, and removes each when the broker has
-   * confirmed it. Messages with the same ordering key are published one after another.
+   * Creates a relay: a pipeline that publishes to a broker. It removes a message of a queue when the broker has confirmed it.
+   * For a group of a stream it publishes the events, which stay in the stream, and moves the group's progress behind those
+   * that are confirmed. Messages, or events, with the same ordering key are published one after another.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   * @param source a queue, or `{ stream, group }`
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID
    *
    * @example sluice.relay('orders', { to: nats({ servers: 'nats://localhost', subject: 'shop.orders' }) }).start()
    */
-  relay(queue: QueueName<Definitions>, options: RelayOptions): RunnablePipeline {
-    refuseStream(queue, this.#config, 'let a group that reads it enqueue into a queue, and relay that')
-    return relayOf(checkQueueName(queue, this.#config.definitions), options, this.#assembly.consumers)
+  relay(source: QueueName<Definitions> | StreamGroup<QueueName<Streams>>, options: RelayOptions): RunnablePipeline {
+    return relayOf(source, options, this.#config, this.#assembly.consumers)
   }
 
   /**

@@ -46,8 +46,14 @@ export function refuseStream(name: unknown, { definitions, streams }: KnownNames
   throw expected('QUEUE_UNKNOWN', 'queue', 'the name of a queue', name, `That is ${what}: ${remedy}`)
 }
 
+/** A group of a stream, by their names. */
+export interface StreamGroup<Stream extends string = string> {
+  readonly stream: Stream
+  readonly group: string
+}
+
 /** The queue of a group: its failed events, and those that wait behind them. */
-export function groupQueue({ stream, group }: { readonly stream: string; readonly group: string }): string {
+export function groupQueue({ stream, group }: StreamGroup): string {
   return `${stream}:${group}`
 }
 

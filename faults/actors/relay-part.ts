@@ -1,20 +1,31 @@
 import type { Destination, DestinationConnection, RunningPipeline, Sluice } from '../../src/index.ts'
 import { nats } from '../../src/nats.ts'
-import { STREAM } from '../environment/with-broker.ts'
+import { STREAM, streamFor } from '../environment/with-broker.ts'
 import type { LoadHandlers } from './load-handlers.ts'
 import type { WorkerSetup } from './worker-orders.ts'
 
-/** A relay of the load, with short limits. It comes to the moment `effects` when it has its confirms, before its COMMIT. */
-export function startRelay(
+/**
+ * A relay of the load, or one for each group, with short limits. It comes to the moment `effects` when it has its confirms,
+ * before its COMMIT.
+ */
+export function startRelays(
   sluice: Sluice,
-  { queue, pipeline }: WorkerSetup,
+  { queue, groups, pipeline }: WorkerSetup,
   brokerUrl: string,
   handlers: LoadHandlers,
-): RunningPipeline {
+): readonly RunningPipeline[] {
   const { concurrency, batchSize, retry, maxAttempts } = pipeline
-  const to = withMoment(nats({ servers: brokerUrl, subject: STREAM, stream: STREAM }), handlers)
-  const limits = { confirmTimeout: 1_000, breaker: { delay: 100, maxDelay: 300 } }
-  return sluice.relay(queue, { to, concurrency, batchSize, retry, maxAttempts, ...limits }).start()
+  const limits = {
+    concurrency,
+    batchSize,
+    retry,
+    maxAttempts,
+    confirmTimeout: 1_000,
+    breaker: { delay: 100, maxDelay: 300 },
+  }
+  const to = (stream: string) => withMoment(nats({ servers: brokerUrl, subject: stream, stream }), handlers)
+  if (groups === undefined) return [sluice.relay(queue, { to: to(STREAM), ...limits }).start()]
+  return groups.map((group) => sluice.relay({ stream: queue, group }, { to: to(streamFor(group)), ...limits }).start())
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {

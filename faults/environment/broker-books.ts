@@ -8,14 +8,16 @@ export class BrokerBooks {
   readonly #manager: JetStreamManager
   readonly #stream: string
   readonly #client: pg.Client
+  readonly #bookedId: (messageId: string) => string
   readonly #reading: Promise<void>
   #next = 1
   #stopped = false
 
-  constructor(manager: JetStreamManager, stream: string, client: pg.Client) {
+  constructor(manager: JetStreamManager, stream: string, client: pg.Client, bookedId: (messageId: string) => string) {
     this.#stream = stream
     this.#manager = manager
     this.#client = client
+    this.#bookedId = bookedId
     this.#reading = this.#read()
   }
 
@@ -28,7 +30,6 @@ export class BrokerBooks {
   async stop(): Promise<void> {
     this.#stopped = true
     await this.#reading
-    await this.#client.end()
   }
 
   async #read(): Promise<void> {
@@ -42,7 +43,7 @@ export class BrokerBooks {
   async #bookNext(): Promise<boolean> {
     const stored = await this.#manager.streams.getMessage(this.#stream, { seq: this.#next })
     if (stored === null) return false
-    await this.#client.query(BOOK, [stored.header.get('sluice-message-id')])
+    await this.#client.query(BOOK, [this.#bookedId(stored.header.get('sluice-message-id'))])
     this.#next += 1
     return true
   }

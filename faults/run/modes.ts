@@ -56,7 +56,7 @@ export const MODES: readonly Mode[] = [
     load: { appends: true, lanes: 2, pauseMs: 200 },
     quick: new Set([
       ...['no-fault', 'kill-claimed', 'kill-handling', 'restart-immediate', 'late-appends', 'retention'],
-      ...['partition-stops', 'seek'],
+      ...['partition-stops', 'seek', 'relay-kill'],
     ]),
   },
 ]

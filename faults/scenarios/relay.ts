@@ -17,6 +17,9 @@ export const relayKill = scenario<WithBroker>({
   title: 'SIGKILL a relay between the confirms of a batch and its COMMIT',
   injections: { quick: 2, full: 20 },
   costsAttempts: true,
+  stream: {
+    title: 'SIGKILL a process with a relay for each of two groups between the confirms of a batch and its COMMIT',
+  },
   twin: ANOTHER_ID_EACH_TIME,
   async inject(stage) {
     const victim = stage.victim()
@@ -70,6 +73,10 @@ export const relayOutage = scenario<WithBroker>({
     "a relay's broker is out of reach for two seconds, or once for a minute, while its queue fills; no message may fail once",
   injections: { quick: 1, full: 4 },
   workers: ONE_ATTEMPT,
+  stream: {
+    title:
+      'the broker of relays for two groups is out of reach for two seconds, or once for a minute, while their stream grows; no event may fail once',
+  },
   twin: OUTAGE_COUNTS,
   // The longest time without a try, and a backlog.
   recoveryMs: 10_000,

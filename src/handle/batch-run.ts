@@ -75,11 +75,19 @@ export class BatchRun {
 
   async run(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     try {
-      const { kind } = this.#consumption.handler
-      await (kind === 'batch' ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline))
+      await (this.#isTogether ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline))
     } finally {
       deadline.end()
     }
+  }
+
+  /**
+   * What a relay has published cannot be undone: where a whole partition waits for an event that has failed, the later ones may
+   * not go before it is known.
+   */
+  get #isTogether(): boolean {
+    const { handler, outlet } = this.#consumption
+    return handler.kind === 'batch' && (outlet === undefined || this.#batch.partitionOf === undefined)
   }
 
   async #runOneByOne(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {

@@ -50,7 +50,7 @@ export class Results {
     return this.#cancelled?.has(message.id) === true
   }
 
-  /** Whether an earlier message of its key has failed. */
+  /** Whether an earlier message of its key has failed, or stays as it was. */
   blocks(message: DeliveredMessage): boolean {
     return this.#blockedKeys?.has(message) === true
   }
@@ -121,6 +121,7 @@ export class Results {
   #answer(message: DeliveredMessage, outcome: Outcome | Release): void {
     if (outcome.kind !== 'release') this.#settle(message, outcome)
     else if (this.isCancelled(message)) this.refuse(message, { kind: 'cancelled' })
+    else this.#block(message)
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {

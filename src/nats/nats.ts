@@ -3,6 +3,7 @@ import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
+import { percentEncoded } from '../relay/percent-encoded.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
 import { wrongSubject } from './subject.ts'
@@ -24,7 +25,12 @@ export function nats(options: NatsOptions): Destination {
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
-  return { system: 'nats', open: () => open(options, all) }
+  return { system: 'nats', cloudEventHeader, open: () => open(options, all) }
+}
+
+/** By the binding of CloudEvents for NATS. */
+function cloudEventHeader(attribute: string, value: string): readonly [name: string, value: string] {
+  return [`ce-${attribute}`, percentEncoded(value)]
 }
 
 const REMEDY = "As in nats({ servers: ['nats://a', 'nats://b'], subject: 'shop.orders' })"

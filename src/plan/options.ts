@@ -1,6 +1,7 @@
 import type { Duration } from '../basics/duration.ts'
 import type { Message } from '../message.ts'
 import type { RetryOptions, RetryPolicy } from '../retry-policy.ts'
+import type { StreamGroup } from '../streams.ts'
 import type { BacklogOptions, BacklogPlan } from './backlog.ts'
 
 /** How a pipeline delivers its messages. */
@@ -97,7 +98,15 @@ export interface TransactionalPlan extends CommonPlan {
   readonly mode: 'transactional'
   readonly ordered: boolean
   /** What it consumes is a stream, for this group, and `queue` is the group's. */
-  readonly log?: { readonly stream: string; readonly group: string } | undefined
+  readonly log?: LogPlan | undefined
+}
+
+export interface LogPlan extends StreamGroup {
+  /**
+   * The effects of its handlers are outside of the database: an event that has succeeded comes again where an earlier one of
+   * its partition stays.
+   */
+  readonly mayRepeat?: boolean | undefined
 }
 
 export interface LeasedPlan extends CommonPlan {

@@ -8,6 +8,13 @@ export interface Destination {
   /** The name of its kind in events and reasons, such as `nats`. */
   readonly system: string
   /**
+   * Returns the name and the value of the header for an attribute of a CloudEvent in binary mode, as the binding for the
+   * protocol says. Undefined: there is no such mode, and a relay with the format `cloudevents-binary` is refused.
+   *
+   * @example cloudEventHeader: (attribute, value) => [`ce-${attribute}`, value]
+   */
+  readonly cloudEventHeader?: ((attribute: string, value: string) => readonly [name: string, value: string]) | undefined
+  /**
    * Connects, and checks what can be checked before the first message: that a named stream exists, for example. The relay
    * calls it again after each outage.
    *
@@ -43,13 +50,19 @@ export type Verdict =
 
 /** A message on its way out. */
 export interface OutgoingMessage {
-  /** `<source>/<message id>`: the same in every attempt and after a redrive, and no other database's. */
+  /**
+   * `<source>/<message id>`, of an event `<source>/<stream>/<position>`: the same in every attempt, after a redrive, for all
+   * groups and after a seek, and no other database's.
+   */
   readonly id: string
   /** The name of the database, a UUID. */
   readonly source: string
-  /** The payload as JSON, in UTF-8, as it is stored. */
+  /** The payload as JSON, in UTF-8, as it is stored; in the format `cloudevents-structured` the whole CloudEvent. */
   readonly body: Uint8Array
-  /** The headers of the message, those that are no text as JSON, and the relay's own, whose names begin with `sluice-`. */
+  /**
+   * The headers of the message, those that are no text as JSON, the relay's own, whose names begin with `sluice-`, and those
+   * of the relay's format.
+   */
   readonly headers: Readonly<Record<string, string>>
   /** The message, as a handler gets it. Its payload has not been through the schema of its queue. */
   readonly message: Message

@@ -4,13 +4,17 @@ import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import type { PipelineOptions, TransactionalPlan } from '../plan/options.ts'
 import { resolveTransactional } from '../plan/resolve.ts'
+import { groupQueue, type StreamGroup } from '../streams.ts'
 import type { Destination } from './destination.ts'
+import { type FormatPlan, type RelayFormat, resolveFormat } from './format.ts'
 
-/** How a relay publishes the messages of its queue. */
+/** How a relay publishes the messages of its queue, or the events of its group. */
 export interface RelayOptions
   extends Pick<PipelineOptions, 'concurrency' | 'retry' | 'maxAttempts' | 'throttle' | 'backlog'> {
   /** Where the messages go, such as `nats({ … })` of `sluice/nats`. */
   readonly to: Destination
+  /** What is published of a message: see {@link RelayFormat}. @default 'plain' */
+  readonly format?: RelayFormat | undefined
   /** How many batches are in flight in this process, each on its own connection, 1 to 1,000. @default 2 */
   readonly concurrency?: number | undefined
   /** The most messages in one transaction, 1 to 1,000. @default 100 */
@@ -37,6 +41,7 @@ export interface RelayOptions
 export interface RelayPlan {
   readonly pipeline: TransactionalPlan
   readonly to: Destination
+  readonly format: FormatPlan
   readonly confirmMs: number
   readonly mostBytes: number
   readonly breaker: BreakerPlan
@@ -48,23 +53,34 @@ export interface BreakerPlan {
 }
 
 /** @throws SluiceError OPTION_INVALID */
-export function resolveRelay(queue: string, options: RelayOptions): RelayPlan {
-  const what = `relay(${JSON.stringify(queue)})`
+export function resolveRelay(source: string | StreamGroup, options: RelayOptions): RelayPlan {
+  const what = `relay(${JSON.stringify(typeof source === 'string' ? source : groupQueue(source))})`
   checkKeys(what, options, KNOWN, "As in relay('orders', { to: nats({ servers, subject }) })")
-  const { to, confirmTimeout, maxInFlightBytes, breaker, concurrency = 2, batchSize = 100, ...others } = options
+  const { to, format, confirmTimeout, maxInFlightBytes, breaker, concurrency = 2, batchSize = 100, ...others } = options
+  const destination = checkDestination(what, to)
   const confirmMs = toMsWithin(`${what}.confirmTimeout`, confirmTimeout ?? '5s', '100ms', '1m')
   const timeout = confirmMs + SPARE_MS
   return {
-    pipeline: resolveTransactional(what, queue, { ...others, concurrency, batchSize, timeout }),
-    to: checkDestination(what, to),
+    pipeline: pipelineOf(what, source, { ...others, concurrency, batchSize, timeout }),
+    to: destination,
+    format: resolveFormat(`${what}.format`, format, destination),
     confirmMs,
     mostBytes: integer(`${what}.maxInFlightBytes`, maxInFlightBytes, 8 * 2 ** 20, 1, LARGEST_INTEGER),
     breaker: resolveBreaker(`${what}.breaker`, breaker ?? {}),
   }
 }
 
+/** Of a group, whatever it has published may be published again. */
+function pipelineOf(what: string, source: string | StreamGroup, options: PipelineOptions): TransactionalPlan {
+  if (typeof source === 'string') return resolveTransactional(what, source, options)
+  const { stream, group } = source
+  const plan = resolveTransactional(what, stream, { ...options, group, ordered: undefined })
+  return { ...plan, log: { stream, group, mayRepeat: true } }
+}
+
 const KNOWN: readonly (keyof RelayOptions)[] = [
   'to',
+  'format',
   'concurrency',
   'batchSize',
   'confirmTimeout',

@@ -24,14 +24,15 @@ export class RelayHandler {
     messages: readonly Message[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<readonly (Outcome | Release)[]> => {
-    const open = this.#outlet.open
+    const open = this.#outlet.openFor(messages.length)
     if (open === undefined) return messages.map(() => RELEASE)
     const { connection, source } = open
+    const { format } = this.#plan
     const refusals = new Map<Message, string>()
     const outgoing: OutgoingMessage[] = []
     for (const message of messages) {
-      const refused = refusalOf(message)
-      const one = toOutgoing(message, source)
+      const refused = refusalOf(message, source, format)
+      const one = toOutgoing(message, source, format)
       const reason = refused ?? checked(connection, one)
       if (reason === undefined) outgoing.push(one)
       else refusals.set(message, reason)

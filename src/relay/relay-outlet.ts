@@ -38,10 +38,14 @@ export class RelayOutlet implements Outlet {
     return this.#breaker.isDown
   }
 
-  /** The connection, and the name of the database. Undefined: another batch has found the destination out of reach. */
-  get open(): { readonly connection: DestinationConnection; readonly source: string } | undefined {
+  /**
+   * The connection for so many messages, and the name of the database. Undefined: another batch has found the destination out
+   * of reach, or tries it by one message now.
+   */
+  openFor(messages: number): { readonly connection: DestinationConnection; readonly source: string } | undefined {
     const [connection, source] = [this.#connection, this.#source]
-    return connection === undefined || source === undefined ? undefined : { connection, source }
+    if (connection === undefined || source === undefined) return undefined
+    return this.isDown && messages > 1 ? undefined : { connection, source }
   }
 
   async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
@@ -62,8 +66,14 @@ export class RelayOutlet implements Outlet {
     // Several batches in flight find out together, and a late one on a connection that has been replaced since.
     if (from !== this.#connection) return
     const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
-    if (verdicts.some(({ kind }) => kind !== 'unavailable')) this.#answers()
-    else if (unavailable !== undefined) this.#fails(unavailable.error, true)
+    const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
+    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable.error, true)
+    else if (answered) this.#answers()
+  }
+
+  /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
+  get #isOfLog(): boolean {
+    return this.#plan.pipeline.log !== undefined
   }
 
   async close(): Promise<void> {

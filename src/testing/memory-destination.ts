@@ -24,6 +24,11 @@ export class MemoryDestination implements Destination {
   /** What it answers from now on. @default confirmed */
   answer: Answer = () => CONFIRMED
 
+  /** The headers of a CloudEvent are `ce-id` and so on. */
+  cloudEventHeader(attribute: string, value: string): readonly [name: string, value: string] {
+    return [`ce-${attribute}`, value]
+  }
+
   async open(): Promise<DestinationConnection> {
     if (!this.reachable) throw new Error(OUT_OF_REACH)
     this.connections += 1

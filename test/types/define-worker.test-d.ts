@@ -1,6 +1,7 @@
 import { describe, expectTypeOf, test } from 'vitest'
 import {
   createSluice,
+  type Destination,
   defineWorker,
   type EventMessage,
   type HandlerTransaction,
@@ -81,6 +82,11 @@ describe('the handlers of a worker', () => {
     const typed = createSluice({ connection: '', queues: {}, streams })
     // @ts-expect-error no such stream
     defineWorker(typed, { 'ordres:x': { mode: 'group', handle: () => undefined } })
+    const to = {} as Destination
+    defineWorker(typed, { 'orders:x': { mode: 'group', to, confirmTimeout: '1s' } })
+    // @ts-expect-error a handler or a destination
+    defineWorker(typed, { 'orders:x': { mode: 'group', to, handle: () => undefined } })
+
     // @ts-expect-error events have no lease
     defineWorker({ 'orders:x': { mode: 'group', lease: '1m', handle: () => undefined } })
   })

@@ -11,6 +11,7 @@ import {
   type DedupedOptions,
   type Deliveries,
   type Delivery,
+  type Destination,
   type Drained,
   type EnqueueOptions,
   type EnqueueResult,
@@ -364,6 +365,13 @@ describe('a stream with a schema', () => {
       expectTypeOf(message.payload).toEqualTypeOf<{ id: number; paidAt: string }>()
       expectTypeOf(message.position).toEqualTypeOf<number>()
     })
+    const to = {} as Destination
+    unrun(() => typed.relay('mails', { to }))
+    unrun(() => typed.relay({ stream: 'orders', group: 'to-nats' }, { to, format: 'cloudevents-structured' }))
+    // @ts-expect-error a queue is no stream
+    unrun(() => typed.relay({ stream: 'mails', group: 'to-nats' }, { to }))
+    // @ts-expect-error a stream is relayed for a group
+    unrun(() => typed.relay('orders', { to }))
     // @ts-expect-error no such stream
     unrun(() => typed.pipeline('mails', { group: 'billing' }))
     // @ts-expect-error a stream is consumed for a group

@@ -51,7 +51,7 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
   const options = { ...work.options, ...given } as PipelineOptions
   const runnable =
     work.kind === 'relay'
-      ? sluice.relay(work.name, options as unknown as RelayOptions)
+      ? sluice.relay(work.source, options as unknown as RelayOptions)
       : handledBy(sluice, work, options)
   const isLeased = (options.mode as unknown) === 'leased'
   return {
@@ -63,7 +63,7 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
 }
 
 function modeOf(work: QueueWork): unknown {
-  if (work.kind === 'relay') return 'relay'
+  if (work.kind === 'relay') return typeof work.source === 'string' ? 'relay' : 'group'
   return 'group' in work.options ? 'group' : work.options.mode
 }
 

@@ -66,6 +66,14 @@ interface KnownBacklog {
   readonly deep: boolean
 }
 
+/** What a claim is to take. */
+interface Wanted {
+  /** In the order in which they are tried. */
+  readonly partitions: readonly number[]
+  /** The most events. */
+  readonly limit: number
+}
+
 /** What a claim has locked and read. */
 interface Taken {
   /** The part of the stream that it was in. */
@@ -113,10 +121,6 @@ export class EventClaimer {
     return this.#options.group
   }
 
-  get #limit(): number {
-    return this.#narrow ? 1 : this.#options.limit
-  }
-
   /** A batch could be handled only in part: the next ones are of one event. */
   narrow(): void {
     this.#narrow = true
@@ -126,14 +130,19 @@ export class EventClaimer {
     this.#narrow = false
   }
 
-  /** Sends a claim in the transaction that has just been begun. */
-  async claim(connection: InTransaction): Promise<EventAnswer> {
+  /**
+   * Sends a claim in the transaction that has just been begun.
+   *
+   * @param most the most events to take. @default a batch
+   */
+  async claim(connection: InTransaction, most: number = this.#options.limit): Promise<EventAnswer> {
     const sentAtMs = performance.now()
+    const limit = this.#narrow ? 1 : Math.min(most, this.#options.limit)
     const known = this.#backlogs.get(connection)
     this.#backlogs.delete(connection)
     const partitions = this.#partitionsInTurn()
     this.#windows ??= await readWindows(connection.execute, this.group)
-    let taken = await this.#takeIn(this.#windows[partitions[0] ?? 0] ?? 0, connection, partitions, known)
+    let taken = await this.#takeIn(this.#windows[partitions[0] ?? 0] ?? 0, connection, { partitions, limit }, known)
     const tried = new Set<number>()
     let rest: Rest | undefined
     while (taken.events.length === 0) {
@@ -142,10 +151,12 @@ export class EventClaimer {
       this.#windows = rest.windows
       const next = rest.windows.find((window) => !tried.has(window))
       if (next === undefined) break
-      taken = await this.#takeIn(next, connection, partitions)
+      taken = await this.#takeIn(next, connection, { partitions, limit })
     }
     this.#forgetWindows(taken)
-    return this.#answer(connection, taken, rest, sentAtMs)
+    const { claimed, stableEnds } = taken
+    if (claimed.length >= limit) this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
+    return this.#answer(taken, rest, sentAtMs)
   }
 
   /** What was found of partitions that have moved on since, or have been moved back. */
@@ -154,21 +165,17 @@ export class EventClaimer {
     if (elsewhere || (this.#next === 0 && this.#windows?.some((window) => window !== last))) this.#windows = undefined
   }
 
-  async #takeIn(
-    window: number,
-    connection: InTransaction,
-    all: readonly number[],
-    known?: KnownBacklog,
-  ): Promise<Taken> {
-    let partitions = all
-    let taken = await this.#take(connection, window, partitions, known)
+  async #takeIn(window: number, connection: InTransaction, wanted: Wanted, known?: KnownBacklog): Promise<Taken> {
+    const { limit } = wanted
+    let { partitions } = wanted
+    let taken = await this.#take(connection, window, wanted, known)
     // Others may have read all that was below those stable ends.
-    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, partitions)
+    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, wanted)
     while (taken.events.length === 0 && taken.claimed.length > 0) {
       const waiting = partitionsOf(taken.claimed)
       for (const partition of waiting) this.#waiting.add(partition)
       partitions = partitions.filter((partition) => !waiting.has(partition))
-      taken = await this.#take(connection, window, partitions)
+      taken = await this.#take(connection, window, { partitions, limit })
     }
     return taken
   }
@@ -176,12 +183,11 @@ export class EventClaimer {
   async #take(
     connection: InTransaction,
     window: number,
-    partitions: readonly number[],
+    { partitions, limit }: Wanted,
     known?: KnownBacklog,
   ): Promise<Taken> {
     const { execute } = connection
     const { queue } = this.#options
-    const limit = this.#limit
     const enough = known?.deep === true ? 1 : limit
     const looked = known?.stableEnds ?? lookAtStableEnds(execute, this.group)
     const where = { stableEnds: known?.stableEnds ?? null, window }
@@ -214,10 +220,8 @@ export class EventClaimer {
     return inTurn.toSorted((a, b) => Number(this.#waiting.has(a)) - Number(this.#waiting.has(b)))
   }
 
-  #answer(connection: InTransaction, taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
-    const { stableEnds, claimed, full, events, mayDefer, standing } = taken
-    if (claimed.length >= this.#limit)
-      this.#backlogs.set(connection, { stableEnds, deep: partitionsOf(claimed).size === 1 })
+  #answer(taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
+    const { stableEnds, full, events, mayDefer, standing } = taken
     const { nowUs, evidence, transaction, onFailure } = standing
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
     const nextDueMs = events.length > 0 || rest === undefined ? null : this.#nextLookMs(rest, stableEnds)

@@ -25,6 +25,8 @@ export interface LogRowsOptions {
   readonly alphabet: Alphabet
   /** The database's clock now, or a little earlier, in microseconds since 1970. */
   readonly passedUs: () => number
+  /** As the group's plan says. */
+  readonly mayRepeat: boolean
 }
 
 /**
@@ -89,7 +91,8 @@ export class LogRows implements Sink {
         planned.deadLetter(event, { ...fitted(decision, alphabet), reason: alphabet.fit(decision.reason) })
         break
       case 'gone':
-        planned.settle(event)
+        if (this.#options.mayRepeat) planned.settleOrRepeat(event)
+        else planned.settle(event)
         break
       case 'back':
         planned.leave(event)
@@ -179,11 +182,16 @@ class Plan implements Planned {
     else moved.to = position
   }
 
+  /** Behind an event that was left it stays, and comes again. */
+  settleOrRepeat(event: ClaimedEvent): void {
+    if (!this.#stays(event)) this.settle(event)
+  }
+
   leave({ partition }: ClaimedEvent): void {
     this.#left.add(partition)
   }
 
-  /** Nothing is kept of what has failed, or would be deferred, behind an event that was left: it comes again behind that. */
+  /** Nothing is kept of an event behind one that was left: it comes again behind that. */
   #stays({ partition, row }: ClaimedEvent): boolean {
     const stays = this.#left.has(partition)
     if (stays) this.withdrawn.add(row.id)

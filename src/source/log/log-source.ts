@@ -1,8 +1,8 @@
-import { type Admission, UNLIMITED } from '../../claim/admission.ts'
+import { type Admission, type Admitted, UNLIMITED } from '../../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../../claim/claim-answer.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { isSluiceError } from '../../errors.ts'
-import type { TransactionalPlan } from '../../plan/options.ts'
+import type { LogPlan, TransactionalPlan } from '../../plan/options.ts'
 import { Settlement } from '../../settle/settlement.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Execute } from '../../table/statement.ts'
@@ -17,12 +17,6 @@ import { limitOf } from '../transaction-limit.ts'
 import { type EventAnswer, EventClaimer, isEventAnswer, PartitionsChanged } from './event-claimer.ts'
 import { LogRows } from './log-rows.ts'
 
-/** A group of a stream. */
-export interface GroupName {
-  readonly stream: string
-  readonly group: string
-}
-
 /**
  * The events of a stream for a group: from the log, and from the group's queue, where failed events wait for their next
  * try. The queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both
@@ -32,7 +26,7 @@ export class LogSource implements TransactionalSource {
   readonly wokenBy: string
   readonly #runtime: SourceRuntime
   readonly #plan: TransactionalPlan
-  readonly #log: GroupName
+  readonly #log: LogPlan
   readonly #queue: LockedSource
   readonly #random: () => number
   /** Undefined until the group is known. */
@@ -45,7 +39,7 @@ export class LogSource implements TransactionalSource {
   /** When it may be noted next that the queue is empty, on the clock of `performance`. */
   #noteEmptyAt = 0
 
-  constructor(runtime: SourceRuntime, plan: TransactionalPlan, log: GroupName, random: () => number = Math.random) {
+  constructor(runtime: SourceRuntime, plan: TransactionalPlan, log: LogPlan, random: () => number = Math.random) {
     this.wokenBy = wakeNameOf(log.stream)
     this.#runtime = runtime
     this.#plan = plan
@@ -64,7 +58,8 @@ export class LogSource implements TransactionalSource {
     const { alphabet } = this.#runtime
     const { queue } = this.#plan
     const rules = rulesOf(this.#runtime, this.#plan, answer)
-    const rows = new LogRows(answer.log, { queue, alphabet, passedUs: rules.clock.passedUs })
+    const { mayRepeat = false } = this.#log
+    const rows = new LogRows(answer.log, { queue, alphabet, passedUs: rules.clock.passedUs, mayRepeat })
     const stopsAt = answer.log.onFailure === 'stop' ? rows.partitionOf : undefined
     return new Settlement({ ...rules, stopsAt }, rows, alphabet)
   }
@@ -89,32 +84,34 @@ export class LogSource implements TransactionalSource {
   }
 
   /** Sends a claim in the transaction that has just been begun. */
-  send(connection: BatchConnection): SentClaim {
+  send(connection: BatchConnection, terms: Admitted = {}): SentClaim {
     this.#lastWasQueue = !this.#lastWasQueue && performance.now() >= this.#queueDueAt
     if (this.#lastWasQueue) {
-      const sent = this.#sendQueue(connection)
+      const sent = this.#sendQueue(connection, terms)
       this.#ofQueue.add(sent)
       return sent
     }
-    const first = this.#events === undefined ? this.#claimFirst(connection) : this.#claimEvents(connection)
+    const first =
+      this.#events === undefined ? this.#claimFirst(connection, terms) : this.#claimEvents(connection, terms)
     // Awaited later, perhaps after an error that ends the connection's use.
     first.catch(ignore)
-    return { terms: {}, first, atOnce: this.#events !== undefined, scan: undefined }
+    return { terms, first, atOnce: this.#events !== undefined, scan: undefined }
   }
 
   /** The answer to a sent claim; where that took nothing, of the other source. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
-    if (this.#ofQueue.has(sent)) return this.#elseEvents(connection, await this.#takeQueue(connection, sent))
+    const { terms } = sent
+    if (this.#ofQueue.has(sent)) return this.#elseEvents(connection, terms, await this.#takeQueue(connection, sent))
     const first = await sent.first
-    if (!isEventAnswer(first)) return this.#elseEvents(connection, first)
-    const answer = await this.#whenDeferred(connection, first)
+    if (!isEventAnswer(first)) return this.#elseEvents(connection, terms, first)
+    const answer = await this.#whenDeferred(connection, terms, first)
     if (answer.rows.length > 0) return answer
-    return soonest(await this.#takeQueue(connection, this.#sendQueue(connection)), answer)
+    return soonest(await this.#takeQueue(connection, this.#sendQueue(connection, terms)), answer)
   }
 
-  async #elseEvents(connection: BatchConnection, ofQueue: ClaimAnswer): Promise<ClaimAnswer> {
+  async #elseEvents(connection: BatchConnection, terms: Admitted, ofQueue: ClaimAnswer): Promise<ClaimAnswer> {
     if (ofQueue.rows.length > 0 || ofQueue.void) return ofQueue
-    return soonest(await this.#takeEvents(connection), ofQueue)
+    return soonest(await this.#takeEvents(connection, terms), ofQueue)
   }
 
   /** Drops a sent claim: what it locked is free again. */
@@ -134,22 +131,22 @@ export class LogSource implements TransactionalSource {
   }
 
   /** Reads the group. What of its queue is due comes before new events. */
-  async #claimFirst(connection: BatchConnection): Promise<ClaimAnswer> {
+  async #claimFirst(connection: BatchConnection, terms: Admitted): Promise<ClaimAnswer> {
     const { group } = await this.#read()
-    if (!(await readQueued(this.#runtime.control.execute, group))) return this.#claimEvents(connection)
+    if (!(await readQueued(this.#runtime.control.execute, group))) return this.#claimEvents(connection, terms)
     this.#lastWasQueue = true
-    return this.#takeQueue(connection, this.#sendQueue(connection))
+    return this.#takeQueue(connection, this.#sendQueue(connection, terms))
   }
 
   /** Once the group is known the claim is on its way when this returns: it goes in the packet of the COMMIT before it. */
-  async #claimEvents(connection: BatchConnection): Promise<EventAnswer> {
+  async #claimEvents(connection: BatchConnection, { most }: Admitted): Promise<EventAnswer> {
     try {
-      return await (this.#events ?? (await this.#read())).claim(connection)
+      return await (this.#events ?? (await this.#read())).claim(connection, most)
     } catch (error) {
       // It may be made anew, with another number.
       if (isSluiceError(error, 'GROUP_UNKNOWN')) this.#events = undefined
       if (!(error instanceof PartitionsChanged)) throw error
-      return (await this.#read()).claim(connection)
+      return (await this.#read()).claim(connection, most)
     }
   }
 
@@ -169,16 +166,16 @@ export class LogSource implements TransactionalSource {
     return this.#events
   }
 
-  async #takeEvents(connection: BatchConnection): Promise<EventAnswer> {
-    return this.#whenDeferred(connection, await this.#claimEvents(connection))
+  async #takeEvents(connection: BatchConnection, terms: Admitted): Promise<EventAnswer> {
+    return this.#whenDeferred(connection, terms, await this.#claimEvents(connection, terms))
   }
 
   /** Where all events of a claim are deferred there is nothing to handle: they are settled, and it claims again. */
-  async #whenDeferred(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
+  async #whenDeferred(connection: BatchConnection, terms: Admitted, first: EventAnswer): Promise<EventAnswer> {
     let answer = first
     while (answer.rows.length === 0 && answer.log.events.length > 0) {
       await this.#settle(connection, answer)
-      answer = await this.#claimEvents(connection)
+      answer = await this.#claimEvents(connection, terms)
     }
     if (answer.queue === 'messages') this.#dueAt(performance.now() + QUEUED_WAIT_MS)
     else if (answer.queue === 'emptied') this.#noteEmpty(answer)
@@ -203,9 +200,9 @@ export class LogSource implements TransactionalSource {
   /**
    * Until the answer says when it may be due again, it counts as not due; what is heard meanwhile counts beside the answer.
    */
-  #sendQueue(connection: BatchConnection): SentClaim {
+  #sendQueue(connection: BatchConnection, terms: Admitted): SentClaim {
     this.#queueDueAt = Number.POSITIVE_INFINITY
-    return this.#queue.send(connection)
+    return this.#queue.send(connection, terms)
   }
 
   async #takeQueue(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
