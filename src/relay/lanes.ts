@@ -1,4 +1,7 @@
-import type { OutgoingMessage } from './destination.ts'
+import type {/** The key of the messages in a lane, or the one message without a key. */
+export type LaneKey = string | OutgoingMessage
+
+export function laneOf(outgoing: OutgoingMessage): LaneKey } from './destination.ts'
 
 /**
  * Messages that are sent one after another, each when the one before it is confirmed. Messages of a key share a lane; each
@@ -11,14 +14,12 @@ export type Lane = readonly OutgoingMessage[]
  * a broker that loses the first and stores the second has them in the wrong order.
  */
 export function lanesOf(messages: readonly OutgoingMessage[]): readonly Lane[] {
-  const byKey = new Map<string | OutgoingMessage, OutgoingMessage[]>()
-  for (const outgoing of messages) {
-    const key = outgoing.message.orderingKey ?? outgoing
-    const lane = byKey.get(key)
-    if (lane === undefined) byKey.set(key, [outgoing])
-    else lane.push(outgoing)
-  }
-  return [...byKey.values()]
+  return [...Map.groupBy(messages, laneOf).values()]
+}
+
+/** What the messages of a lane have in common. */
+export function laneOf(outgoing: OutgoingMessage): string | OutgoingMessage {
+  return outgoing.message.orderingKey ?? outgoing
 }
 
 /** A wave in portions of so many bytes at most; a larger message is a portion of its own. */

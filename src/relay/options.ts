@@ -37,6 +37,8 @@ export interface RelayOptions
 export interface RelayPlan {
   readonly pipeline: TransactionalPlan
   readonly to: Destination
+  /** See {@link Destination.keepsOrder}. */
+  readonly keepsOrder: boolean
   readonly confirmMs: number
   readonly mostBytes: number
   readonly breaker: BreakerPlan
@@ -57,6 +59,7 @@ export function resolveRelay(queue: string, options: RelayOptions): RelayPlan {
   return {
     pipeline: resolveTransactional(what, queue, { ...others, concurrency, batchSize, timeout }),
     to: checkDestination(what, to),
+    keepsOrder: to.keepsOrder === true,
     confirmMs,
     mostBytes: integer(`${what}.maxInFlightBytes`, maxInFlightBytes, 8 * 2 ** 20, 1, LARGEST_INTEGER),
     breaker: resolveBreaker(`${what}.breaker`, breaker ?? {}),
