@@ -49,6 +49,14 @@ test('the destination of NATS loads its client', async () => {
   ])
 })
 
+test('the destination of Redis loads its client', async () => {
+  const redis = JSON.stringify(new URL('../../src/redis.ts', import.meta.url).href)
+  const packages = await packagesOf(`import ${redis}`)
+  expect(packages).toContain('ioredis')
+  expect(packages).not.toContain('rxjs')
+  expect(packages).not.toContain('pg')
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

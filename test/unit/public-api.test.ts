@@ -4,6 +4,7 @@ import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as redis from '../../src/redis.ts'
 import * as testing from '../../src/testing.ts'
 
 test('the main entry exports these values', () => {
@@ -226,6 +227,22 @@ test('the main entry exports these types', () => {
       "WorkerQueues",
       "WorkerStatus",
       "Workers",
+    ]
+  `)
+})
+
+test('sluice/redis exports these values', () => {
+  expect(Object.keys(redis)).toMatchInlineSnapshot(`
+    [
+      "redis",
+    ]
+  `)
+})
+
+test('sluice/redis exports these types', () => {
+  expect(exportedTypes('../../src/redis.ts')).toMatchInlineSnapshot(`
+    [
+      "RedisOptions",
     ]
   `)
 })
