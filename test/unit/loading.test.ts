@@ -49,12 +49,14 @@ test('the destination of NATS loads its client', async () => {
   ])
 })
 
-test('the destination of Redis loads its client', async () => {
-  const redis = JSON.stringify(new URL('../../src/redis.ts', import.meta.url).href)
-  const packages = await packagesOf(`import ${redis}`)
-  expect(packages).toContain('ioredis')
-  expect(packages).not.toContain('rxjs')
-  expect(packages).not.toContain('pg')
+test.for([
+  ['Kafka', 'kafka', '@platformatic/kafka'],
+  ['Redis', 'redis', 'ioredis'],
+])('the destination of %s loads its client', async ([, entry, client]) => {
+  const url = JSON.stringify(new URL(`../../src/${entry}.ts`, import.meta.url).href)
+  const packages = await packagesOf(`import ${url}`)
+  expect(packages).toContain(client)
+  for (const other of ['rxjs', 'pg', 'kysely']) expect(packages).not.toContain(other)
 })
 
 test('to enqueue in a transaction of the application loads nothing more', async () => {

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as kafka from '../../src/kafka.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
 import * as redis from '../../src/redis.ts'
@@ -293,6 +294,22 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/kafka exports these values', () => {
+  expect(Object.keys(kafka)).toMatchInlineSnapshot(`
+    [
+      "kafka",
+    ]
+  `)
+})
+
+test('sluice/kafka exports these types', () => {
+  expect(exportedTypes('../../src/kafka.ts')).toMatchInlineSnapshot(`
+    [
+      "KafkaOptions",
     ]
   `)
 })
