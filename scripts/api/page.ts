@@ -107,7 +107,15 @@ const REST = 'More'
 
 /** The text of docs/api.md, from the doc comments of all that is exported. */
 export function apiPage(): string {
-  const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/kafka.ts', 'src/nats.ts', 'src/otel.ts', 'src/redis.ts', 'src/testing.ts'])
+  const entries = readExports(ROOT, [
+    'src/index.ts',
+    'src/http.ts',
+    'src/kafka.ts',
+    'src/nats.ts',
+    'src/otel.ts',
+    'src/redis.ts',
+    'src/testing.ts',
+  ])
   const listed = SECTIONS.flatMap(([, names]) => names)
   const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
   const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))

@@ -22,7 +22,9 @@ export class KafkaPublisher implements DestinationConnection {
     const topic = this.#topicOf(outgoing)
     const wrong = wrongTopic(topic)
     if (wrong !== undefined) return `kafka.topic: expected ${wrong}, received ${describe(topic)}`
-    return Object.hasOwn(outgoing.headers, 'id') ? 'header "id": expected another name, because the id has this one' : undefined
+    return Object.hasOwn(outgoing.headers, 'id')
+      ? 'header "id": expected another name, because the id has this one'
+      : undefined
   }
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
@@ -49,7 +51,9 @@ export class KafkaPublisher implements DestinationConnection {
     const turn = this.#turn++
     const topics = messages.map((outgoing) => this.#topicOf(outgoing))
     const names = [...new Set(topics)]
-    const counts = new Map(await Promise.all(names.map(async (topic) => [topic, await this.#partitionsOf(topic)] as const)))
+    const counts = new Map(
+      await Promise.all(names.map(async (topic) => [topic, await this.#partitionsOf(topic)] as const)),
+    )
     return messages.map((outgoing, at) => {
       const topic = topics[at] ?? ''
       const count = counts.get(topic) ?? NO_CONFIRM
@@ -68,13 +72,22 @@ export class KafkaPublisher implements DestinationConnection {
   }
 
   /** Sends records in one request to each server, and notes their verdicts. */
-  async #send(records: readonly KafkaRecord[], signal: AbortSignal, verdicts: Map<KafkaRecord, Verdict>): Promise<void> {
+  async #send(
+    records: readonly KafkaRecord[],
+    signal: AbortSignal,
+    verdicts: Map<KafkaRecord, Verdict>,
+  ): Promise<void> {
     const { byPlace, others } = await this.#answersTo(records)
+    const again: KafkaRecord[] = []
     for (const [place, sent] of Map.groupBy(records, placeOf)) {
       const verdict = byPlace.get(place) ?? others
-      // Of several records the partition has stored none, whichever it refuses.
-      if (verdict.kind !== 'refused' || sent.length === 1) for (const record of sent) verdicts.set(record, verdict)
-      else for (const record of sent) if (!signal.aborted) await this.#send([record], signal, verdicts)
+      // Of several records the partition has stored none, whichever it refuses: then each goes alone.
+      if (verdict.kind === 'refused' && sent.length > 1) again.push(...sent)
+      else for (const record of sent) verdicts.set(record, verdict)
+    }
+    for (const record of again) {
+      if (signal.aborted) return
+      await this.#send([record], signal, verdicts)
     }
   }
 

@@ -1,7 +1,13 @@
 import { Producer } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
-import { type ClientOptions, type FixedOption, type KafkaOptions, type KafkaPlan, resolveKafka } from './kafka-options.ts'
+import {
+  type ClientOptions,
+  type FixedOption,
+  type KafkaOptions,
+  type KafkaPlan,
+  resolveKafka,
+} from './kafka-options.ts'
 import { KafkaPublisher } from './kafka-publisher.ts'
 import { reasonOf } from './kafka-verdict.ts'
 

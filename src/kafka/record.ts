@@ -18,7 +18,9 @@ export function wrongTopic(topic: unknown): string | undefined {
 export function toRecord(outgoing: OutgoingMessage, topic: string, partitions: number, turn: number): KafkaRecord {
   const { id, body, headers, message } = outgoing
   const value = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
-  const entries = Object.entries({ ...headers, id }).map(([name, text]) => [Buffer.from(name), Buffer.from(text)] as const)
+  const entries = Object.entries({ ...headers, id }).map(
+    ([name, text]) => [Buffer.from(name), Buffer.from(text)] as const,
+  )
   const record = { topic, value, headers: new Map(entries) }
   if (message.orderingKey === null) return { ...record, partition: turn % partitions }
   const key = Buffer.from(message.orderingKey)
@@ -52,7 +54,8 @@ export function roundsOf(records: readonly KafkaRecord[], mostBytes = 900_000): 
 
 function sizeOf({ key, value, headers }: KafkaRecord): number {
   let size = (key?.byteLength ?? 0) + (value?.byteLength ?? 0) + OTHER_BYTES
-  if (headers instanceof Map) for (const [name, text] of headers) size += name.byteLength + text.byteLength + OTHER_BYTES
+  if (headers instanceof Map)
+    for (const [name, text] of headers) size += name.byteLength + text.byteLength + OTHER_BYTES
   return size
 }
 

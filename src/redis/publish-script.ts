@@ -34,7 +34,12 @@ export class PublishScript {
    */
   async run(entries: readonly Entry[], streams: readonly string[]): Promise<readonly string[]> {
     const keys = [...entries.flatMap(({ stream, id }) => [stream, markOf(stream, id)]), ...streams]
-    const values = entries.flatMap(({ key, id, body, headers }) => [key === undefined ? '' : `=${key}`, id, body, headers])
+    const values = entries.flatMap(({ key, id, body, headers }) => [
+      key === undefined ? '' : `=${key}`,
+      id,
+      body,
+      headers,
+    ])
     const given = [keys.length, ...keys, ...this.#terms, ...values] as const
     const answers = await this.#evaluate(given)
     if (Array.isArray(answers) && answers.length === entries.length) return answers.map(String)

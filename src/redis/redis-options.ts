@@ -20,8 +20,8 @@ export interface RedisOptions {
    */
   readonly stream: string | ((message: OutgoingMessage) => string)
   /**
-   * About how many entries a stream keeps, 1 to 2,147,483,647: each publication removes older ones, also those that nobody
-   * has read yet. @default no limit
+   * About how many entries a stream keeps, 1 to 2,147,483,647: each publication removes older ones, also those that no
+   * consumer has read. @default no limit
    */
   readonly maxLength?: number | undefined
   /**

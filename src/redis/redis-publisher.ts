@@ -56,7 +56,9 @@ export class RedisPublisher implements DestinationConnection {
   /** One of the streams is closed to this login, for which the server refuses the script as a whole. */
   async #judge(entries: readonly Entry[]): Promise<readonly Verdict[]> {
     const streams = [...new Set(entries.map(({ stream }) => stream))]
-    const verdicts = new Map(await Promise.all(streams.map(async (stream) => [stream, await this.#ask(stream)] as const)))
+    const verdicts = new Map(
+      await Promise.all(streams.map(async (stream) => [stream, await this.#ask(stream)] as const)),
+    )
     return entries.map(({ stream }) => verdicts.get(stream) ?? NOT_SENT)
   }
 
@@ -83,4 +85,7 @@ export class RedisPublisher implements DestinationConnection {
 }
 
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
-const NOT_SENT: Verdict = { kind: 'unavailable', error: 'not sent: another stream of the batch is closed to this login' }
+const NOT_SENT: Verdict = {
+  kind: 'unavailable',
+  error: 'not sent: another stream of the batch is closed to this login',
+}

@@ -1,7 +1,4 @@
-import type {/** The key of the messages in a lane, or the one message without a key. */
-export type LaneKey = string | OutgoingMessage
-
-export function laneOf(outgoing: OutgoingMessage): LaneKey } from './destination.ts'
+import type { OutgoingMessage } from './destination.ts'
 
 /**
  * Messages that are sent one after another, each when the one before it is confirmed. Messages of a key share a lane; each
@@ -17,8 +14,10 @@ export function lanesOf(messages: readonly OutgoingMessage[]): readonly Lane[] {
   return [...Map.groupBy(messages, laneOf).values()]
 }
 
-/** What the messages of a lane have in common. */
-export function laneOf(outgoing: OutgoingMessage): string | OutgoingMessage {
+/** The key of the messages in a lane, or the one message without a key. */
+export type LaneKey = string | OutgoingMessage
+
+export function laneOf(outgoing: OutgoingMessage): LaneKey {
   return outgoing.message.orderingKey ?? outgoing
 }
 

@@ -1,5 +1,5 @@
-  assert.deepEqual([without, first, ...rest], ['confirmed', 'confirmed', 'unavailable', 'confirmed', 'unavailable', 'confirmed'])
-  assert.ok(second === 'refused' || second === 'failed', import assert from 'node:assert/strict'
+import assert from 'node:assert/strict'
+
 import type { Message } from '../message.ts'
 import type { Destination, DestinationConnection, OutgoingMessage } from '../relay/destination.ts'
 
@@ -36,7 +36,10 @@ export const conformance: readonly ConformanceCase[] = [
   { name: 'what it confirms is stored with its id, its body and its headers', run: storesAll },
   { name: 'the messages of one call are stored in their order', run: storesInOrder },
   { name: 'each message of a call has its own verdict, in their order', run: judgesEach },
-  { name: 'if it keeps the order of a key, nothing is stored behind a message of the key that was not', run: keepsOrder },
+  {
+    name: 'if it keeps the order of a key, nothing is stored behind a message of the key that was not',
+    run: keepsOrder,
+  },
   { name: 'a message that was stored before is confirmed again', run: confirmsAgain },
   { name: 'when the signal aborts, it returns a verdict for each message', run: returnsAtOnce },
   { name: 'out of reach, it says so of each message, and a connection cannot be had', run: tellsUnavailable },
@@ -88,7 +91,10 @@ async function keepsOrder(subject: ConformanceSubject): Promise<void> {
   const spoilt = subject.spoil(keyed(2, 'a'))
   const sent = [outgoing(0), keyed(1, 'a'), spoilt, keyed(3, 'a'), keyed(4, 'b'), keyed(5, 'a'), keyed(6, 'b')]
   const [without, first, second, ...rest] = await publish(subject, sent)
-  assert.deepEqual([without, first, ...rest], ['confirmed', 'confirmed', 'unavailable', 'confirmed', 'unavailable', 'confirmed'])
+  assert.deepEqual(
+    [without, first, ...rest],
+    ['confirmed', 'confirmed', 'unavailable', 'confirmed', 'unavailable', 'confirmed'],
+  )
   assert.ok(second === 'refused' || second === 'failed', `expected refused or failed, received ${second}`)
   const stored = await subject.stored()
   assert.deepEqual(

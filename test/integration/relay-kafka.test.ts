@@ -64,23 +64,21 @@ test.for([
   ['NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'released'],
   ['KAFKA_STORAGE_ERROR', 'released'],
   ['UNKNOWN_SERVER_ERROR', 'released'],
-] as const)('a message is %s: it is %s, and the other partitions have stored theirs', async ([error, becomes], {
-  sluice,
-  queue,
-  database,
-  broker,
-}) => {
-  await put(sluice, queue, ['bad'], { orderingKey: 'foobar' })
-  await put(sluice, queue, ['good'], { orderingKey: '21' })
-  broker.answer = (_, partition) => (partition === 6 ? error : 'NONE')
-  const to = kafka({ servers: serversOf(broker), topic: 'mail' })
-  const { counts } = await sluice.relay(queue, { to, retry: IN_AN_HOUR }).runOnce()
-  const [dead, retried] = [becomes === 'dead' ? 1 : 0, becomes === 'retried' ? 1 : 0]
-  expect(counts).toMatchObject({ acked: 1, dead, retried })
-  expect(broker.stored.has('mail:6')).toBe(false)
-  const left = becomes === 'dead' ? [] : [{ payload: 'bad', attempt: retried }]
-  expect(await database.sql(ATTEMPTS, [queue])).toEqual(left)
-})
+] as const)(
+  'a message is %s: it is %s, and the other partitions have stored theirs',
+  async ([error, becomes], { sluice, queue, database, broker }) => {
+    await put(sluice, queue, ['bad'], { orderingKey: 'foobar' })
+    await put(sluice, queue, ['good'], { orderingKey: '21' })
+    broker.answer = (_, partition) => (partition === 6 ? error : 'NONE')
+    const to = kafka({ servers: serversOf(broker), topic: 'mail' })
+    const { counts } = await sluice.relay(queue, { to, retry: IN_AN_HOUR }).runOnce()
+    const [dead, retried] = [becomes === 'dead' ? 1 : 0, becomes === 'retried' ? 1 : 0]
+    expect(counts).toMatchObject({ acked: 1, dead, retried })
+    expect(broker.stored.has('mail:6')).toBe(false)
+    const left = becomes === 'dead' ? [] : [{ payload: 'bad', attempt: retried }]
+    expect(await database.sql(ATTEMPTS, [queue])).toEqual(left)
+  },
+)
 
 test('what a partition gets in one request is less than a topic takes, unless a message is larger', async ({
   sluice,
@@ -148,7 +146,11 @@ test('a server that does not answer costs no attempts, and the order of a key ho
   expect([...new Set(bodiesIn(broker, 'orders:0'))]).toEqual([1, 2, 3, 4])
 })
 
-test('the messages without a key of one call go to one partition, in their order', async ({ sluice, queue, broker }) => {
+test('the messages without a key of one call go to one partition, in their order', async ({
+  sluice,
+  queue,
+  broker,
+}) => {
   const sent = Array.from({ length: 40 }, (_, n) => n)
   await put(sluice, queue, sent)
   const to = kafka({ servers: serversOf(broker), topic: 'mail' })

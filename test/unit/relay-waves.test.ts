@@ -21,7 +21,12 @@ test('whatever the verdicts are, a message goes after the end of the one before 
       const calls: OutgoingMessage[][] = []
       const kindOf = (one: OutgoingMessage) => batch[messages.indexOf(one)]?.kind ?? 'confirmed'
       const connection = answering(calls, (one) => ({ kind: kindOf(one), error: '' }))
-      const verdicts = await publishBatch(connection, messages, { keepsOrder: false, mostBytes }, new AbortController().signal)
+      const verdicts = await publishBatch(
+        connection,
+        messages,
+        { keepsOrder: false, mostBytes },
+        new AbortController().signal,
+      )
       // Each call had an answer before the next: of a key it has one message, and all before that one have ended.
       for (const call of calls) {
         const keys = call.flatMap(({ message }) => message.orderingKey ?? [])

@@ -66,7 +66,8 @@ export class FakeKafka {
     const [api, version, correlationId] = [request.readInt16(), request.readInt16(), request.readInt32()]
     request.readNullableString(false)
     const answer = Writer.create().appendInt32(correlationId)
-    if (api === API_VERSIONS) return version === 1 ? versions(answer) : answer.appendInt16(codeOf('UNSUPPORTED_VERSION'))
+    if (api === API_VERSIONS)
+      return version === 1 ? versions(answer) : answer.appendInt16(codeOf('UNSUPPORTED_VERSION'))
     return api === METADATA ? this.#describe(request, answer) : this.#store(request, answer)
   }
 
@@ -117,7 +118,8 @@ export class FakeKafka {
       (w, { name, parts }) => {
         w.appendString(name, false).appendArray(
           parts,
-          (w2, part) => w2.appendInt32(part.index).appendInt16(this.#append(name, part)).appendInt64(0n).appendInt64(-1n),
+          (w2, part) =>
+            w2.appendInt32(part.index).appendInt16(this.#append(name, part)).appendInt64(0n).appendInt64(-1n),
           ...PLAIN,
         )
       },
@@ -153,7 +155,11 @@ function versions(answer: Writer): Writer {
   ] as const
   return answer
     .appendInt16(0)
-    .appendArray([...served], (w, [api, version]) => w.appendInt16(api).appendInt16(version).appendInt16(version), ...PLAIN)
+    .appendArray(
+      [...served],
+      (w, [api, version]) => w.appendInt16(api).appendInt16(version).appendInt16(version),
+      ...PLAIN,
+    )
     .appendInt32(0)
 }
 
