@@ -67,7 +67,8 @@ function markOf(stream: string, id: string): string {
  * how many entries a stream keeps, or 0; then for each message its ordering key, its id, body and headers.
  *
  * The mark is set after the entry: a mark without one would be taken for a message that is stored. It is set again for a
- * duplicate, so that a script that has stored nothing still writes, and WAIT waits until the replicas have all before it.
+ * duplicate: a message whose replicas are away for long stays known for as long as it is tried. That is also a write of this
+ * connection, for which WAIT waits.
  */
 const SCRIPT = `
 local window, length = ARGV[1], ARGV[2]

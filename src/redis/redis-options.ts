@@ -25,8 +25,8 @@ export interface RedisOptions {
    */
   readonly maxLength?: number | undefined
   /**
-   * For how long a stream drops a message that it has stored already, up to 7 days; 0: it drops none. Redis keeps a key for
-   * each message as long. @default '2m'
+   * For how long, from the last try on, a stream drops a message that it has stored already, up to 7 days; 0: it drops none.
+   * Redis keeps a key for each message as long. @default '2m'
    */
   readonly duplicateWindow?: Duration | undefined
   /** How many replicas must have a message before it is confirmed, 0 to 100. @default 0 */

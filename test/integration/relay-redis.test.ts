@@ -57,11 +57,13 @@ test('a stream drops what it has stored before within the window, and another st
     return (await storedIn(broker.client, stream)).length
   }
   expect(await publish('a', '2m')).toBe(1)
+  const [mark = ''] = await broker.client.keys('a:id:*')
+  await broker.client.pexpire(mark, 60_000)
   expect(await publish('a', '2m')).toBe(1)
+  // The window begins anew with each try.
+  expect(await broker.client.pttl(mark)).toBeGreaterThan(60_000)
   expect(await publish('b', '2m')).toBe(1)
   expect(await publish('a', '0ms')).toBe(2)
-  const [mark] = await broker.client.keys('a:id:*')
-  expect(await broker.client.pttl(mark ?? '')).toBeGreaterThan(60_000)
 })
 
 test('behind a message that its stream cannot take, none of its key is stored, and others are', async ({
@@ -190,6 +192,32 @@ test('a replica does not take messages, and with replicas a message is confirmed
   await put(sluice, wrong, [2])
   await sluice.relay(wrong, { to: redis({ url: replica.server.url, stream: 'shop' }) }).runOnce()
   expect(log.of('relay.unavailable').at(-1)).toMatchObject({ queue: wrong, error: expect.stringContaining('READONLY') })
+})
+
+test('a message that a replica lacks is not confirmed, however often it is tried', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const { server } = await startRedis(skip, ['--repl-diskless-sync-delay', '0'])
+  const replica = await startRedis(skip, ['--replicaof', '127.0.0.1', String(server.port)])
+  const to = redis({ url: server.url, stream: 'shop', replicas: 1 })
+  const running = sluice.relay(queue, { to, breaker: QUICK, confirmTimeout: '500ms' }).start()
+  await put(sluice, queue, [1])
+  await untilEmpty(database, queue)
+  replica.server.freeze()
+  onTestFinished(() => replica.server.thaw())
+  const before = log.of('relay.unavailable').length
+  await put(sluice, queue, [2])
+  // The server has stored it at the first try, and drops it at the others.
+  await waitFor(() => log.of('relay.unavailable').length >= before + 3, { what: 'three tries' })
+  expect(await payloadsOf(database, queue)).toEqual([2])
+  replica.server.thaw()
+  await untilEmpty(database, queue)
+  await running.drain()
+  expect(await bodiesIn(replica, 'shop')).toEqual([1, 2])
 })
 
 test('a stream keeps about as many entries as it may', async ({ sluice, queue, broker: { server, client } }) => {
