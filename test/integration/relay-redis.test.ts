@@ -220,6 +220,15 @@ test('a message that a replica lacks is not confirmed, however often it is tried
   expect(await bodiesIn(replica, 'shop')).toEqual([1, 2])
 })
 
+test('a server of a Redis Cluster is out of reach, and says why', async ({ database, sluice, queue, log, skip }) => {
+  const { server, client } = await startRedis(skip, ['--cluster-enabled', 'yes'])
+  await client.cluster('ADDSLOTSRANGE', 0, 16_383)
+  await put(sluice, queue, [1])
+  await sluice.relay(queue, { to: redis({ url: server.url, stream: 'shop' }) }).runOnce()
+  expect(log.of('relay.unavailable')[0]?.error).toContain('CROSSSLOT')
+  expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 1, attempt: 0 }])
+})
+
 test('a stream keeps about as many entries as it may', async ({ sluice, queue, broker: { server, client } }) => {
   await put(
     sluice,
