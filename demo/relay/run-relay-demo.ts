@@ -46,7 +46,14 @@ export async function runRelayDemo({ orders, json }: RelayDemoOptions): Promise<
   const faults: Promise<unknown>[] = []
   const taken = takeOrders(shop.site, orders, (count) => {
     if (count === Math.ceil(orders / 3)) faults.push(during(log, 'a server of the cluster', stream.killLeader()))
-    if (count === Math.ceil(orders / 2)) faults.push(during(log, 'a relay', killRelay().then(() => startRelay)))
+    if (count === Math.ceil(orders / 2))
+      faults.push(
+        during(
+          log,
+          'a relay',
+          killRelay().then(() => startRelay),
+        ),
+      )
   })
   await Promise.all([taken, showUntilAll(shop.site, warehouse.site, orders, log)])
   await Promise.all(faults)
@@ -74,11 +81,7 @@ async function openOwn(serverUrl: string, stack: AsyncDisposableStack): Promise<
 }
 
 /** Says what was killed, and starts it again after a while. */
-async function during(
-  log: NodeJS.WriteStream,
-  what: string,
-  killing: Promise<() => Promise<unknown>>,
-): Promise<void> {
+async function during(log: NodeJS.WriteStream, what: string, killing: Promise<() => Promise<unknown>>): Promise<void> {
   const startAgain = await killing
   log.write(`Killed ${what}.\n`)
   await sleep(DOWN_MS)

@@ -57,7 +57,11 @@ const WRITERS = 6
 const CUSTOMERS = 60
 
 /** Takes orders: each is a row, and a message that is enqueued in the same transaction. */
-export async function takeOrders({ db, sluice }: Site, orders: number, onOrder: (count: number) => void): Promise<void> {
+export async function takeOrders(
+  { db, sluice }: Site,
+  orders: number,
+  onOrder: (count: number) => void,
+): Promise<void> {
   let [taken, placed] = [0, 0]
   const writer = async (number: number) => {
     for (let count = 0; taken < orders; count += 1) {

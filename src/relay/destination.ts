@@ -15,6 +15,12 @@ export interface Destination {
    */
   readonly cloudEventHeader?: ((attribute: string, value: string) => readonly [name: string, value: string]) | undefined
   /**
+   * Whether the messages with one `orderingKey` in one call are stored as a prefix: what comes after a message that was not
+   * stored is not stored either, and is `unavailable`. The relay sends such a destination a batch in one call; any other gets
+   * the next message of a key when the one before it is confirmed. @default false
+   */
+  readonly keepsOrder?: boolean | undefined
+  /**
    * Connects, and checks what can be checked before the first message: that a named stream exists, for example. The relay
    * calls it again after each outage.
    *
@@ -43,8 +49,11 @@ export type Verdict =
   | { readonly kind: 'confirmed' }
   /** It can never be published: it becomes a dead letter, with `error` as the reason. */
   | { readonly kind: 'refused'; readonly error: string }
-  /** It was not stored, and may be later: a failed attempt. */
-  | { readonly kind: 'failed'; readonly error: string }
+  /**
+   * It was not stored, and may be later: a failed attempt. `afterMs`: when to try again, in milliseconds from now, instead of
+   * when the retry policy says, such as the `Retry-After` of a service; at most a day.
+   */
+  | { readonly kind: 'failed'; readonly error: string; readonly afterMs?: number | undefined }
   /** The destination gave no answer, or can store nothing now. It says nothing about the message, and counts no attempt. */
   | { readonly kind: 'unavailable'; readonly error: string }
 

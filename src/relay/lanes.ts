@@ -11,14 +11,14 @@ export type Lane = readonly OutgoingMessage[]
  * a broker that loses the first and stores the second has them in the wrong order.
  */
 export function lanesOf(messages: readonly OutgoingMessage[]): readonly Lane[] {
-  const byKey = new Map<string | OutgoingMessage, OutgoingMessage[]>()
-  for (const outgoing of messages) {
-    const key = outgoing.message.orderingKey ?? outgoing
-    const lane = byKey.get(key)
-    if (lane === undefined) byKey.set(key, [outgoing])
-    else lane.push(outgoing)
-  }
-  return [...byKey.values()]
+  return [...Map.groupBy(messages, laneOf).values()]
+}
+
+/** The key of the messages in a lane, or the one message without a key. */
+export type LaneKey = string | OutgoingMessage
+
+export function laneOf(outgoing: OutgoingMessage): LaneKey {
+  return outgoing.message.orderingKey ?? outgoing
 }
 
 /** A wave in portions of so many bytes at most; a larger message is a portion of its own. */

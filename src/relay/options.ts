@@ -42,6 +42,8 @@ export interface RelayPlan {
   readonly pipeline: TransactionalPlan
   readonly to: Destination
   readonly format: FormatPlan
+  /** See {@link Destination.keepsOrder}. */
+  readonly keepsOrder: boolean
   readonly confirmMs: number
   readonly mostBytes: number
   readonly breaker: BreakerPlan
@@ -64,6 +66,7 @@ export function resolveRelay(source: string | StreamGroup, options: RelayOptions
     pipeline: pipelineOf(what, source, { ...others, concurrency, batchSize, timeout }),
     to: destination,
     format: resolveFormat(`${what}.format`, format, destination),
+    keepsOrder: destination.keepsOrder === true,
     confirmMs,
     mostBytes: integer(`${what}.maxInFlightBytes`, maxInFlightBytes, 8 * 2 ** 20, 1, LARGEST_INTEGER),
     breaker: resolveBreaker(`${what}.breaker`, breaker ?? {}),

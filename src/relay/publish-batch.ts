@@ -1,20 +1,22 @@
 import { pause } from '../basics/pause.ts'
 import { errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from './destination.ts'
-import { type Lane, lanesOf, portionsOf } from './lanes.ts'
+import { type Lane, type LaneKey, laneOf, lanesOf, portionsOf } from './lanes.ts'
+import type { RelayPlan } from './options.ts'
 
 /**
  * Publishes messages in waves, and returns the verdicts of those that were sent: a message is not sent before the one
  * before it of its key is confirmed, or can never be, and none is sent after one that found the destination out of reach.
+ * A destination that keeps the order of a key by itself gets all messages as one wave.
  */
 export async function publishBatch(
   connection: DestinationConnection,
   messages: readonly OutgoingMessage[],
-  mostBytes: number,
+  { keepsOrder, mostBytes }: Pick<RelayPlan, 'keepsOrder' | 'mostBytes'>,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<OutgoingMessage, Verdict>> {
   const verdicts = new Map<OutgoingMessage, Verdict>()
-  let lanes = lanesOf(messages)
+  let lanes = keepsOrder ? messages.map((one): Lane => [one]) : lanesOf(messages)
   while (lanes.length > 0 && !signal.aborted) {
     const wave = lanes.flatMap(([first]) => first ?? [])
     if (!(await publishWave(connection, wave, mostBytes, signal, verdicts))) break
@@ -31,12 +33,31 @@ async function publishWave(
   signal: AbortSignal,
   verdicts: Map<OutgoingMessage, Verdict>,
 ): Promise<boolean> {
+  const held = new Set<LaneKey>()
   for (const portion of portionsOf(wave, mostBytes)) {
-    const answers = await publishPortion(connection, portion, signal)
-    for (const [at, outgoing] of portion.entries()) verdicts.set(outgoing, answers[at] ?? NO_ANSWER)
-    if (signal.aborted || answers.some(({ kind }) => kind === 'unavailable')) return false
+    const sent = portion.filter((outgoing) => !held.has(laneOf(outgoing)))
+    if (sent.length === 0) continue
+    const answers = await publishPortion(connection, sent, signal)
+    const counted = countedOf(sent, answers, held)
+    for (const [outgoing, verdict] of counted) verdicts.set(outgoing, verdict)
+    if (signal.aborted || counted.some(([, { kind }]) => kind === 'unavailable')) return false
   }
   return true
+}
+
+/** The verdicts that count. Behind a message of its key that was not stored, a message is as if it had not been sent. */
+function countedOf(
+  sent: readonly OutgoingMessage[],
+  answers: readonly Verdict[],
+  held: Set<LaneKey>,
+): readonly (readonly [OutgoingMessage, Verdict])[] {
+  return sent.flatMap((outgoing, at) => {
+    const lane = laneOf(outgoing)
+    if (held.has(lane)) return []
+    const verdict = answers[at] ?? NO_ANSWER
+    if (verdict.kind !== 'confirmed') held.add(lane)
+    return [[outgoing, verdict] as const]
+  })
 }
 
 /** An adapter that rejects, or answers too little or too late, has said nothing about its messages. */

@@ -53,7 +53,7 @@ export class RelayHandler {
     const timer = startTimer(() => late.abort(), this.#plan.confirmMs)
     try {
       const signal = AbortSignal.any([stopping, late.signal])
-      const verdicts = await publishBatch(connection, outgoing, this.#plan.mostBytes, signal)
+      const verdicts = await publishBatch(connection, outgoing, this.#plan, signal)
       // A stop breaks off: that says nothing about the destination.
       if (!stopping.aborted) this.#outlet.heard(connection, [...verdicts.values()])
       return new Map([...verdicts].map(([{ message }, verdict]) => [message, verdict]))
@@ -80,8 +80,15 @@ function outcomeOf(verdict: Verdict | undefined): Outcome | Release {
     case 'refused':
       return { kind: 'deadLetter', reason: verdict.error }
     case 'failed':
-      return { kind: 'retry', error: verdict.error }
+      return { kind: 'retry', error: verdict.error, ...afterOf(verdict) }
     default:
       return RELEASE
   }
 }
+
+/** What an adapter says may be any number; without one the retry policy says when. */
+function afterOf({ afterMs }: { readonly afterMs?: unknown }): { readonly afterMs?: number } {
+  return typeof afterMs === 'number' && afterMs >= 0 ? { afterMs: Math.min(afterMs, MOST_AFTER_MS) } : {}
+}
+
+const MOST_AFTER_MS = 86_400_000

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+
 import type { Message } from '../message.ts'
 import type { Destination, DestinationConnection, OutgoingMessage } from '../relay/destination.ts'
 
@@ -33,8 +34,12 @@ export interface ConformanceCase {
  */
 export const conformance: readonly ConformanceCase[] = [
   { name: 'what it confirms is stored with its id, its body and its headers', run: storesAll },
-  { name: 'the messages of one call are stored in their order', run: keepsOrder },
+  { name: 'the messages of one call are stored in their order', run: storesInOrder },
   { name: 'each message of a call has its own verdict, in their order', run: judgesEach },
+  {
+    name: 'if it keeps the order of a key, nothing is stored behind a message of the key that was not',
+    run: keepsOrder,
+  },
   { name: 'a message that was stored before is confirmed again', run: confirmsAgain },
   { name: 'when the signal aborts, it returns a verdict for each message', run: returnsAtOnce },
   { name: 'out of reach, it says so of each message, and a connection cannot be had', run: tellsUnavailable },
@@ -57,7 +62,7 @@ async function storesAll(subject: ConformanceSubject): Promise<void> {
     for (const [name, value] of Object.entries(headers)) assert.equal(stored[at]?.headers[name], value, name)
 }
 
-async function keepsOrder(subject: ConformanceSubject): Promise<void> {
+async function storesInOrder(subject: ConformanceSubject): Promise<void> {
   const messages = Array.from({ length: 200 }, (_, n) => outgoing(n))
   await publish(subject, messages)
   const stored = await subject.stored()
@@ -76,6 +81,25 @@ async function judgesEach(subject: ConformanceSubject): Promise<void> {
   assert.deepEqual(
     stored.map(({ id }) => id),
     [outgoing(1).id, outgoing(3).id],
+  )
+}
+
+/** Only for a destination that says so. */
+async function keepsOrder(subject: ConformanceSubject): Promise<void> {
+  if (subject.to.keepsOrder !== true) return
+  const keyed = (n: number, orderingKey: string) => withKey(outgoing(n), orderingKey)
+  const spoilt = subject.spoil(keyed(2, 'a'))
+  const sent = [outgoing(0), keyed(1, 'a'), spoilt, keyed(3, 'a'), keyed(4, 'b'), keyed(5, 'a'), keyed(6, 'b')]
+  const [without, first, second, ...rest] = await publish(subject, sent)
+  assert.deepEqual(
+    [without, first, ...rest],
+    ['confirmed', 'confirmed', 'unavailable', 'confirmed', 'unavailable', 'confirmed'],
+  )
+  assert.ok(second === 'refused' || second === 'failed', `expected refused or failed, received ${second}`)
+  const stored = await subject.stored()
+  assert.deepEqual(
+    stored.map(({ id }) => id),
+    [0, 1, 4, 6].map((n) => outgoing(n).id),
   )
 }
 
@@ -143,6 +167,10 @@ function outgoing(n: number, body = JSON.stringify({ n }), headers: Record<strin
     headers: { ...headers, 'sluice-message-id': id },
     message: { ...MESSAGE, id, payload: JSON.parse(body) as unknown, headers },
   }
+}
+
+function withKey(sent: OutgoingMessage, orderingKey: string): OutgoingMessage {
+  return { ...sent, message: { ...sent.message, orderingKey } }
 }
 
 const MESSAGE: Omit<Message, 'id' | 'payload' | 'headers'> = {

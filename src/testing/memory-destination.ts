@@ -1,4 +1,5 @@
 import type { Destination, DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { type LaneKey, laneOf } from '../relay/lanes.ts'
 
 /** What a destination in memory answers to a message: a verdict, or a promise of one, which may never come. */
 export type Answer = (message: OutgoingMessage) => Verdict | Promise<Verdict>
@@ -21,6 +22,8 @@ export class MemoryDestination implements Destination {
   reachable = true
   /** How many connections are open. */
   connections = 0
+  /** Whether it keeps the order of a key by itself, as {@link Destination.keepsOrder} says. Set it before the relay is made. */
+  keepsOrder = false
   /** What it answers from now on. @default confirmed */
   answer: Answer = () => CONFIRMED
 
@@ -55,13 +58,26 @@ class MemoryConnection implements DestinationConnection {
       if (over.aborted) end()
       else over.addEventListener('abort', end, { once: true })
     })
-    return Promise.all(messages.map((message) => Promise.race([this.#send(message), ended])))
+    const last = new Map<LaneKey, Promise<Verdict>>()
+    return Promise.all(
+      messages.map((message) => {
+        const lane = laneOf(message)
+        const verdict = Promise.race([this.#sendAfter(last.get(lane), message), ended])
+        if (this.#destination.keepsOrder) last.set(lane, verdict)
+        return verdict
+      }),
+    )
   }
 
   async close(): Promise<void> {
     if (this.#closed.signal.aborted) return
     this.#closed.abort()
     this.#destination.connections -= 1
+  }
+
+  /** @param before what becomes of the message before it of its key, where that counts */
+  async #sendAfter(before: Promise<Verdict> | undefined, message: OutgoingMessage): Promise<Verdict> {
+    return before === undefined || (await before).kind === 'confirmed' ? this.#send(message) : BEHIND
   }
 
   async #send(message: OutgoingMessage): Promise<Verdict> {
@@ -76,3 +92,4 @@ class MemoryConnection implements DestinationConnection {
 
 const CONFIRMED: Verdict = { kind: 'confirmed' }
 const OUT_OF_REACH = 'out of reach'
+const BEHIND: Verdict = { kind: 'unavailable', error: 'the message before it of its key was not stored' }

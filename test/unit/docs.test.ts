@@ -223,7 +223,9 @@ import { filter, firstValueFrom } from 'rxjs'
 import { z } from 'zod'
 import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
 import { createHttpHandler } from 'sluice/http'
+import { kafka } from 'sluice/kafka'
 import { nats } from 'sluice/nats'
+import { redis } from 'sluice/redis'
 import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
@@ -262,8 +264,10 @@ function configuration(folder: string): object {
       paths: {
         sluice: source('index.ts'),
         'sluice/http': source('http.ts'),
+        'sluice/kafka': source('kafka.ts'),
         'sluice/nats': source('nats.ts'),
         'sluice/otel': source('otel.ts'),
+        'sluice/redis': source('redis.ts'),
         'sluice/testing': source('testing.ts'),
         'sluice-dashboard': source('../packages/dashboard/src/index.ts'),
       },

@@ -2,8 +2,10 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
+import * as kafka from '../../src/kafka.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as redis from '../../src/redis.ts'
 import * as testing from '../../src/testing.ts'
 
 test('the main entry exports these values', () => {
@@ -232,6 +234,22 @@ test('the main entry exports these types', () => {
   `)
 })
 
+test('sluice/redis exports these values', () => {
+  expect(Object.keys(redis)).toMatchInlineSnapshot(`
+    [
+      "redis",
+    ]
+  `)
+})
+
+test('sluice/redis exports these types', () => {
+  expect(exportedTypes('../../src/redis.ts')).toMatchInlineSnapshot(`
+    [
+      "RedisOptions",
+    ]
+  `)
+})
+
 test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
@@ -278,6 +296,22 @@ test('sluice/http exports these types', () => {
       "HttpAction",
       "HttpHandler",
       "HttpHandlerOptions",
+    ]
+  `)
+})
+
+test('sluice/kafka exports these values', () => {
+  expect(Object.keys(kafka)).toMatchInlineSnapshot(`
+    [
+      "kafka",
+    ]
+  `)
+})
+
+test('sluice/kafka exports these types', () => {
+  expect(exportedTypes('../../src/kafka.ts')).toMatchInlineSnapshot(`
+    [
+      "KafkaOptions",
     ]
   `)
 })

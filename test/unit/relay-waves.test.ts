@@ -21,7 +21,12 @@ test('whatever the verdicts are, a message goes after the end of the one before 
       const calls: OutgoingMessage[][] = []
       const kindOf = (one: OutgoingMessage) => batch[messages.indexOf(one)]?.kind ?? 'confirmed'
       const connection = answering(calls, (one) => ({ kind: kindOf(one), error: '' }))
-      const verdicts = await publishBatch(connection, messages, mostBytes, new AbortController().signal)
+      const verdicts = await publishBatch(
+        connection,
+        messages,
+        { keepsOrder: false, mostBytes },
+        new AbortController().signal,
+      )
       // Each call had an answer before the next: of a key it has one message, and all before that one have ended.
       for (const call of calls) {
         const keys = call.flatMap(({ message }) => message.orderingKey ?? [])
@@ -63,7 +68,7 @@ test('an adapter that throws, or gives too few verdicts, has said nothing about 
     [thrower, 'Error: a bug'],
     [mute, 'expected one verdict for each message'],
   ] as const) {
-    const verdicts = await publishBatch(connection, messages, 100, never)
+    const verdicts = await publishBatch(connection, messages, { keepsOrder: false, mostBytes: 100 }, never)
     expect([...verdicts.values()]).toEqual([{ kind: 'unavailable', error }])
   }
 })

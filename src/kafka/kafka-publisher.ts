@@ -1,0 +1,111 @@
+import { ProduceAcks, type Producer } from '@platformatic/kafka'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { describe } from '../errors.ts'
+import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import type { KafkaPlan } from './kafka-options.ts'
+import { type Answers, judged, stored, verdictOf } from './kafka-verdict.ts'
+import { type KafkaRecord, placeOf, roundsOf, toRecord, wrongTopic } from './record.ts'
+
+/** Connections to the servers of a cluster. */
+export class KafkaPublisher implements DestinationConnection {
+  readonly #producer: Producer
+  readonly #plan: KafkaPlan
+  /** The messages without a key of one call go to one partition of their topic, and those of the next call to the next one. */
+  #turn = 0
+
+  constructor(producer: Producer, plan: KafkaPlan) {
+    this.#producer = producer
+    this.#plan = plan
+  }
+
+  check(outgoing: OutgoingMessage): string | undefined {
+    const topic = this.#topicOf(outgoing)
+    const wrong = wrongTopic(topic)
+    if (wrong !== undefined) return `kafka.topic: expected ${wrong}, received ${describe(topic)}`
+    return Object.hasOwn(outgoing.headers, 'id')
+      ? 'header "id": expected another name, because the id has this one'
+      : undefined
+  }
+
+  async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
+    const verdicts = signal.aborted ? undefined : await untilAborted(this.#publish(messages, signal), signal)
+    return verdicts ?? messages.map(() => NO_CONFIRM)
+  }
+
+  async close(): Promise<void> {
+    await this.#producer.close(true)
+  }
+
+  async #publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
+    const records = await this.#recordsOf(messages)
+    const verdicts = new Map<KafkaRecord, Verdict>()
+    for (const round of roundsOf(records.filter((record) => 'partition' in record))) {
+      if (signal.aborted) break
+      await this.#send(round, signal, verdicts)
+    }
+    return records.map((record) => ('partition' in record ? (verdicts.get(record) ?? NO_CONFIRM) : record))
+  }
+
+  /** The records of messages, or why there is none. */
+  async #recordsOf(messages: readonly OutgoingMessage[]): Promise<readonly (KafkaRecord | Verdict)[]> {
+    const turn = this.#turn++
+    const topics = messages.map((outgoing) => this.#topicOf(outgoing))
+    const names = [...new Set(topics)]
+    const counts = new Map(
+      await Promise.all(names.map(async (topic) => [topic, await this.#partitionsOf(topic)] as const)),
+    )
+    return messages.map((outgoing, at) => {
+      const topic = topics[at] ?? ''
+      const count = counts.get(topic) ?? NO_CONFIRM
+      return typeof count === 'number' ? toRecord(outgoing, topic, count, turn) : count
+    })
+  }
+
+  /** How many partitions a topic has, as the client knows it or asks for it every few seconds. */
+  async #partitionsOf(topic: string): Promise<number | Verdict> {
+    try {
+      const { topics } = await this.#producer.metadata({ topics: [topic] })
+      return topics.get(topic)?.partitionsCount ?? NO_CONFIRM
+    } catch (error) {
+      return verdictOf(error)
+    }
+  }
+
+  /** Sends records in one request to each server, and notes their verdicts. */
+  async #send(
+    records: readonly KafkaRecord[],
+    signal: AbortSignal,
+    verdicts: Map<KafkaRecord, Verdict>,
+  ): Promise<void> {
+    const { byPlace, others } = await this.#answersTo(records)
+    const again: KafkaRecord[] = []
+    for (const [place, sent] of Map.groupBy(records, placeOf)) {
+      const verdict = byPlace.get(place) ?? others
+      // Of several records the partition has stored none, whichever it refuses: then each goes alone.
+      if (verdict.kind === 'refused' && sent.length > 1) again.push(...sent)
+      else for (const record of sent) verdicts.set(record, verdict)
+    }
+    for (const record of again) {
+      if (signal.aborted) return
+      await this.#send([record], signal, verdicts)
+    }
+  }
+
+  async #answersTo(records: readonly KafkaRecord[]): Promise<Answers> {
+    try {
+      // Here, because the client does not look at what its options say of acks.
+      return stored(await this.#producer.send({ messages: [...records], acks: ProduceAcks.ALL }))
+    } catch (error) {
+      // The partitions may have other leaders now.
+      this.#producer.clearMetadata()
+      return judged(error)
+    }
+  }
+
+  #topicOf(outgoing: OutgoingMessage): string {
+    const { topic } = this.#plan
+    return typeof topic === 'string' ? topic : topic(outgoing)
+  }
+}
+
+const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
