@@ -44,9 +44,9 @@ export async function runRelayDemo({ orders, json }: RelayDemoOptions): Promise<
   const killRelay = await startRelay()
   const startedAt = performance.now()
   const faults: Promise<unknown>[] = []
-  const taken = takeOrders(shop.site, orders, (count) => {
-    if (count === Math.ceil(orders / 3)) faults.push(during(log, 'a server of the cluster', stream.killLeader()))
-    if (count === Math.ceil(orders / 2))
+  const taken = takeOrders(shop.site, orders, (placed) => {
+    if (placed === Math.ceil(orders / 3)) faults.push(during(log, 'a server of the cluster', stream.killLeader()))
+    if (placed === Math.ceil(orders / 2))
       faults.push(
         during(
           log,
@@ -95,7 +95,7 @@ const DOWN_MS = 2_000
 async function showUntilAll(shop: Site, warehouse: Site, orders: number, log: NodeJS.WriteStream): Promise<void> {
   let [parcels, changedAt] = [0, performance.now()]
   while (parcels < orders && performance.now() - changedAt < LONGEST_MS) {
-    const [taken, packed] = [await count(shop, 'order'), await count(warehouse, 'parcel')]
+    const [taken, packed] = [await rowsOf(shop, 'order'), await rowsOf(warehouse, 'parcel')]
     if (packed > parcels) changedAt = performance.now()
     parcels = packed
     log.write(`orders ${taken}/${orders}  parcels ${parcels}\n`)
@@ -105,7 +105,7 @@ async function showUntilAll(shop: Site, warehouse: Site, orders: number, log: No
 
 const LONGEST_MS = 60_000
 
-async function count({ db }: Site, table: 'order' | 'parcel'): Promise<number> {
+async function rowsOf({ db }: Site, table: 'order' | 'parcel'): Promise<number> {
   const { rows } = await db
     .selectFrom(table)
     .select((of) => of.fn.countAll<string>().as('rows'))
