@@ -183,6 +183,7 @@ test('the main entry exports these types', () => {
       "ReasonWord",
       "RefusalReason",
       "RelayOptions",
+      "RelayStatus",
       "RetryOptions",
       "RetryPartitionsOptions",
       "Route",
