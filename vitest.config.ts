@@ -42,7 +42,8 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 30_000 } },
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
+      // They share what they load: to load it takes longer than most of them.
+      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], isolate: false } },
       {
         extends: true,
         test: { name: 'integration', ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF) },

@@ -440,7 +440,8 @@ CREATE TABLE sluice.worker (
   -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
   connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
-  -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
+  -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...},
+  -- relay: {system, sinceMs, error, retryAtMs}}}. relay: of a relay that has tried to publish; without error it is available.
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
@@ -8046,7 +8047,7 @@ $$);
 -- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
+-- sluice.relays, sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -8238,6 +8239,33 @@ handling_p90: Nine of ten took no longer.
 handling_p99: Ninety-nine of a hundred took no longer.
 handling_max: None took longer.
 as_of: The heartbeat that wrote these numbers, or a later one.
+$$);
+
+-- A login that may work may write anything into its row, and one row must not break the view.
+CREATE VIEW sluice.relays AS
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, q.value #>> '{relay,system}' AS destination,
+       CASE WHEN q.value #>> '{relay,error}' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
+       CASE WHEN q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000'
+         THEN timestamptz 'epoch' + (q.value #>> '{relay,sinceMs}')::double precision * interval '1 millisecond' END AS since,
+       q.value #>> '{relay,error}' AS error,
+       CASE WHEN q.value @@ 'strict $.relay.retryAtMs > 0 && $.relay.retryAtMs < 100000000000000'
+         THEN timestamptz 'epoch' + (q.value #>> '{relay,retryAtMs}')::double precision * interval '1 millisecond' END AS retry_at,
+       w.seen_at AS as_of
+FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+-- What a worker that is gone or hangs has written last says nothing about now.
+WHERE v.alive AND NOT v.stale AND q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000';
+SELECT sluice_private.describe('{relays}', $$
+*: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
+queue: The queue.
+worker_id: The worker's number.
+worker: The worker's name.
+destination: The kind of its destination, such as nats.
+state: available, or unavailable: nothing is claimed until one message gets through.
+since: Since when, by the worker's clock.
+error: Why it is unavailable; otherwise null.
+retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
+as_of: The worker's last heartbeat. A new state comes with the next poll.
 $$);
 
 CREATE VIEW sluice.streams AS
@@ -9444,6 +9472,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
+-- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
+-- worker has written of itself gets into no command.
+CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
+         format('The relay of worker %s%s has not reached its destination, %s, for %s: %s', r.worker,
+           CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
+           coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
+           sluice_private.error_line(r.error)),
+         'SELECT * FROM sluice.relays; -- what each says, and when it tries again'
+  FROM (
+    SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
+           row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
+    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - interval '5 minutes'
+  ) r WHERE r.place = 1
+$$;
+
 -- schema/73_doctor.sql
 --
 -- What the doctor finds in keys, limits, schedules and streams, and the doctor itself.
@@ -9686,7 +9731,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{locks,schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;
@@ -10272,6 +10317,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+-- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
+-- relays.unavailable.
+CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
+    format('The relay of worker %s has not reached its destination, %s, for %s: %s. It %s.', sluice_private.quoted(r.worker),
+      coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
+      sluice_private.quoted(r.error), CASE WHEN r.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
+    since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
+      'error', left(r.error, 2000), 'retryAt', r.retry_at),
+    remedy => 'SELECT * FROM sluice.relays WHERE queue = ' || quote_literal(r.queue) || ';') s
+  WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
+      SELECT FROM sluice.relays o WHERE o.queue = r.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+    )
+  )
+  ORDER BY r.since LIMIT 3
+$$;
+
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
 -- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
 -- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or
@@ -10736,6 +10802,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_destination_unavailable(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_waits_to_run_alone(m);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_alone(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
@@ -11495,6 +11562,7 @@ DECLARE
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
     WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
+    WHEN 'destination_unavailable' THEN format('no relay takes %s before its destination is back.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -11609,7 +11677,8 @@ DECLARE
 BEGIN
   IF has_messages OR of_group THEN
     stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
-      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_destination_unavailable(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE

@@ -21,7 +21,8 @@ CREATE TABLE sluice.worker (
   -- How many connections to the server it may have, at full load; null: a pooler is in front of them, or it has not said.
   connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
-  -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...}}}.
+  -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...},
+  -- relay: {system, sinceMs, error, retryAtMs}}}. relay: of a relay that has tried to publish; without error it is available.
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 

@@ -1,7 +1,7 @@
 -- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
+-- sluice.relays, sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -193,6 +193,33 @@ handling_p90: Nine of ten took no longer.
 handling_p99: Ninety-nine of a hundred took no longer.
 handling_max: None took longer.
 as_of: The heartbeat that wrote these numbers, or a later one.
+$$);
+
+-- A login that may work may write anything into its row, and one row must not break the view.
+CREATE VIEW sluice.relays AS
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, q.value #>> '{relay,system}' AS destination,
+       CASE WHEN q.value #>> '{relay,error}' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
+       CASE WHEN q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000'
+         THEN timestamptz 'epoch' + (q.value #>> '{relay,sinceMs}')::double precision * interval '1 millisecond' END AS since,
+       q.value #>> '{relay,error}' AS error,
+       CASE WHEN q.value @@ 'strict $.relay.retryAtMs > 0 && $.relay.retryAtMs < 100000000000000'
+         THEN timestamptz 'epoch' + (q.value #>> '{relay,retryAtMs}')::double precision * interval '1 millisecond' END AS retry_at,
+       w.seen_at AS as_of
+FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+-- What a worker that is gone or hangs has written last says nothing about now.
+WHERE v.alive AND NOT v.stale AND q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000';
+SELECT sluice_private.describe('{relays}', $$
+*: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
+queue: The queue.
+worker_id: The worker's number.
+worker: The worker's name.
+destination: The kind of its destination, such as nats.
+state: available, or unavailable: nothing is claimed until one message gets through.
+since: Since when, by the worker's clock.
+error: Why it is unavailable; otherwise null.
+retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
+as_of: The worker's last heartbeat. A new state comes with the next poll.
 $$);
 
 CREATE VIEW sluice.streams AS

@@ -191,3 +191,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            ELSE format('npx sluice dead redrive %s # when the reason has gone', a.queue) END
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
+
+-- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
+-- worker has written of itself gets into no command.
+CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
+         format('The relay of worker %s%s has not reached its destination, %s, for %s: %s', r.worker,
+           CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
+           coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
+           sluice_private.error_line(r.error)),
+         'SELECT * FROM sluice.relays; -- what each says, and when it tries again'
+  FROM (
+    SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
+           row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
+    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - interval '5 minutes'
+  ) r WHERE r.place = 1
+$$;

@@ -116,6 +116,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+-- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
+-- relays.unavailable.
+CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
+    format('The relay of worker %s has not reached its destination, %s, for %s: %s. It %s.', sluice_private.quoted(r.worker),
+      coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
+      sluice_private.quoted(r.error), CASE WHEN r.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
+    since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
+      'error', left(r.error, 2000), 'retryAt', r.retry_at),
+    remedy => 'SELECT * FROM sluice.relays WHERE queue = ' || quote_literal(r.queue) || ';') s
+  WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
+    SELECT FROM sluice.workers v
+    WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
+      SELECT FROM sluice.relays o WHERE o.queue = r.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+    )
+  )
+  ORDER BY r.since LIMIT 3
+$$;
+
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
 -- workers of the queue, when the one that was silent for longest was last seen if that is longer ago than a heartbeat of 10 seconds, the
 -- default, explains, and what they have in flight of it. No table says how many handlers a worker may run. them: 'it' or

@@ -10,6 +10,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_paused(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_no_worker(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_stale(m.queue);
+  RETURN QUERY SELECT * FROM sluice_private.why_destination_unavailable(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_waits_to_run_alone(m);
   RETURN QUERY SELECT * FROM sluice_private.why_all_workers_alone(m.queue);
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);

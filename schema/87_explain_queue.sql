@@ -139,6 +139,7 @@ DECLARE
   why text := CASE (stopped[1]).reason
     WHEN 'paused' THEN format('no claim takes %s before the queue is resumed.', them)
     WHEN 'alone' THEN format('no worker takes %s before that message has ended.', them)
+    WHEN 'destination_unavailable' THEN format('no relay takes %s before its destination is back.', them)
     WHEN 'queue_limit' THEN format('no claim takes %s before one that is in flight has ended.', them)
     WHEN 'queue_rate' THEN format('no claim takes %s before the rate allows it.', them) END;
   takers record;
@@ -253,7 +254,8 @@ DECLARE
 BEGIN
   IF has_messages OR of_group THEN
     stopped := stopped || ARRAY(SELECT r FROM sluice_private.why_no_worker(queue) r)
-      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r);
+      || ARRAY(SELECT r FROM sluice_private.why_all_workers_alone(queue) r)
+      || ARRAY(SELECT r FROM sluice_private.why_destination_unavailable(queue) r);
     RETURN QUERY SELECT * FROM unnest(stopped);
     RETURN QUERY SELECT * FROM sluice_private.why_workers_stale(queue);
   ELSE

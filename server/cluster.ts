@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { chown, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import type { ClusterTemplate } from './cluster-template.ts'
 import { type Programs, programsFor } from './programs.ts'
 import { type ServerUser, serverUser } from './server-user.ts'
 import { memoryFolder, temporaryFolder } from './temporary-folder.ts'
@@ -16,6 +17,8 @@ export interface ClusterOptions {
   readonly initdb?: readonly string[]
   /** Keeps the data in memory, if the machine has a folder with room there. Default false. */
   readonly inMemory?: boolean
+  /** The cluster is a copy of this one, whose server does not run: then there is no initdb, and the password is the template's. */
+  readonly template?: ClusterTemplate | undefined
 }
 
 /** Where the server runs, and where its data is, which may be the same. */
@@ -43,11 +46,12 @@ export class Cluster {
     return join(this.#folders.data, 'data')
   }
 
-  /** @throws Error with what initdb said. */
+  /** @throws Error with what initdb said, or cp. */
   static async create(options: ClusterOptions): Promise<Cluster> {
     const cluster = await Cluster.#empty(options.package, options.inMemory)
     try {
-      await cluster.#initialise(options)
+      if (options.template === undefined) await cluster.#initialise(options)
+      else await copyFolder(options.template.data, cluster.data)
       return cluster
     } catch (error) {
       await cluster.remove()
@@ -63,8 +67,7 @@ export class Cluster {
   async copy(): Promise<Cluster> {
     const copy = await Cluster.#empty(this.#package, this.#folders.data !== this.#folders.home)
     try {
-      const child = spawn('cp', ['-Rp', this.data, copy.data], { stdio: ['ignore', 'ignore', 'pipe'] })
-      await succeeded('cp', child)
+      await copyFolder(this.data, copy.data)
       return copy
     } catch (error) {
       await copy.remove()
@@ -118,6 +121,10 @@ export class Cluster {
 }
 
 const PREFIX = 'sluice-postgres-'
+
+async function copyFolder(from: string, to: string): Promise<void> {
+  await succeeded('cp', spawn('cp', ['-Rp', from, to], { stdio: ['ignore', 'ignore', 'pipe'] }))
+}
 
 async function removeAll(folders: Folders): Promise<void> {
   for (const folder of Object.values(folders)) await rm(folder, { recursive: true, force: true })

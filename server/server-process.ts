@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { Cluster } from './cluster.ts'
+import { givenTemplate } from './cluster-template.ts'
 import type { ServerProcessMessage, ServerProcessOrder } from './find-server.ts'
 import { freePort } from './free-port.ts'
 import { isInstalled } from './programs.ts'
@@ -23,8 +24,9 @@ else await host().catch((error: unknown) => tell({ failed: error instanceof Erro
 process.exit()
 
 async function host(): Promise<void> {
-  const password = randomBytes(18).toString('base64url')
-  const cluster = await Cluster.create({ package: order.package, inMemory: order.inMemory, password })
+  const template = order.fromTemplate ? givenTemplate() : undefined
+  const password = template?.password ?? randomBytes(18).toString('base64url')
+  const cluster = await Cluster.create({ package: order.package, inMemory: order.inMemory, password, template })
   try {
     const { server, port } = await start(cluster)
     tell({ url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres` })

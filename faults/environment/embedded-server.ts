@@ -1,9 +1,11 @@
 import { type ChildProcess, execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { Cluster } from '../../server/cluster.ts'
+import { type ClusterTemplate, givenTemplate } from '../../server/cluster-template.ts'
 import { freePort } from '../../server/free-port.ts'
 import { serverPackage } from '../../server/server-package.ts'
 
@@ -17,28 +19,33 @@ export class EmbeddedServer {
   readonly url: string
   readonly port: number
   readonly #cluster: Cluster
+  readonly #password: string
   readonly #settings: ServerSettings
   readonly #log: string[] = []
   #process: ChildProcess | undefined
   #ready = Promise.withResolvers<void>()
 
-  private constructor(cluster: Cluster, port: number, settings: ServerSettings) {
+  private constructor(cluster: Cluster, password: string, port: number, settings: ServerSettings) {
     this.#cluster = cluster
+    this.#password = password
     this.#settings = settings
     this.port = port
-    this.url = `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
+    this.url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`
     process.once('exit', this.#killAtExit)
   }
 
-  /** Makes one, without starting it. */
+  /** Makes one, without starting it: a copy of the template, if one was given. */
   static async create(settings: ServerSettings = {}): Promise<EmbeddedServer> {
+    const template = givenTemplate()
+    const password = template?.password ?? randomBytes(18).toString('base64url')
     const cluster = await Cluster.create({
       package: serverPackage(),
-      password: PASSWORD,
+      password,
       initdb: ['--wal-segsize=1'],
       inMemory: true,
+      template,
     })
-    return new EmbeddedServer(cluster, await freePort(), settings)
+    return new EmbeddedServer(cluster, password, await freePort(), settings)
   }
 
   /** Of its data. */
@@ -46,9 +53,14 @@ export class EmbeddedServer {
     return this.#cluster.data
   }
 
+  /** For further servers, while this one does not run. */
+  get template(): ClusterTemplate {
+    return { data: this.folder, password: this.#password }
+  }
+
   /** A second server with the same data, neither of them started: the first must have stopped gracefully. */
   async copy(settings: ServerSettings): Promise<EmbeddedServer> {
-    return new EmbeddedServer(await this.#cluster.copy(), await freePort(), settings)
+    return new EmbeddedServer(await this.#cluster.copy(), this.#password, await freePort(), settings)
   }
 
   /** Starts it, and resolves when it takes connections. */
@@ -132,7 +144,6 @@ export class EmbeddedServer {
   }
 }
 
-const PASSWORD = 'test'
 const LOG_LINES = 30
 const SIGNALS = { smart: 'SIGTERM', fast: 'SIGINT', immediate: 'SIGQUIT' } as const
 

@@ -117,7 +117,7 @@ BEGIN
   END LOOP;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
-  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
+  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.relays, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
     sluice.held_keys
     TO sluice_reader, sluice_operator, sluice_admin;

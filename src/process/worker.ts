@@ -85,13 +85,14 @@ export class Worker {
   }
 
   #newWakeUps(): WakeUps {
-    const { config, meters, report } = this.#shared
+    const { config, meters, alphabet, report } = this.#shared
     return new WakeUps({
       config,
       report,
       workerId: this.#workerId,
       settings: this.#settings,
-      statistics: () => meters.toJson(),
+      statistics: () => meters.toJson((text) => alphabet.fit(text)),
+      hasNews: () => meters.hasNews,
       onSchedule: (inMs) => this.#services.schedules.due(inMs),
       onCancelRequests: (requests) => this.#cancellations.found(requests),
       onCancelled: (queue) => void this.#cancellations.look(queue),
@@ -142,11 +143,11 @@ export class Worker {
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
   consume(consumption: Consumption): Demand {
-    const { plan, meter } = consumption
+    const { plan, meter, outlet } = consumption
     const demand = demandOf(this.#runtime, consumption)
     const monitor = plan.backlog && new BacklogMonitor(plan.queue, plan.backlog, this.#runtime)
     monitor?.start()
-    this.#shared.meters.open(plan.queue, meter)
+    this.#shared.meters.open(plan.queue, meter, outlet)
     void demand.ended.then(() => {
       this.#shared.meters.close(plan.queue, meter)
       void monitor?.stop()

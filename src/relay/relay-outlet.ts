@@ -3,6 +3,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import { within } from '../basics/within.ts'
 import { toError } from '../errors.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
+import type { DestinationState } from '../statistics/destination-state.ts'
 import { readSource } from '../table/session/source.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
@@ -26,6 +27,7 @@ export class RelayOutlet implements Outlet {
   #trial: Promise<void> | undefined
   /** A connection could be opened before, and was no proof that messages are stored. */
   #needsProbe = false
+  #destination: DestinationState | undefined
 
   constructor(plan: RelayPlan, report: Report, waits: boolean) {
     this.#plan = plan
@@ -36,6 +38,10 @@ export class RelayOutlet implements Outlet {
 
   get isDown(): boolean {
     return this.#breaker.isDown
+  }
+
+  get destination(): DestinationState | undefined {
+    return this.#destination
   }
 
   /**
@@ -110,9 +116,11 @@ export class RelayOutlet implements Outlet {
 
   #answers(): void {
     this.#needsProbe = false
-    const since = this.#breaker.answered()
-    if (since === undefined) return
     const { pipeline, to } = this.#plan
+    const since = this.#breaker.answered()
+    if (since !== undefined || this.#destination === undefined)
+      this.#destination = { system: to.system, since: new Date(), outage: null }
+    if (since === undefined) return
     this.#report({ kind: 'relay.available', queue: pipeline.queue, destination: to.system, since })
   }
 
@@ -120,6 +128,8 @@ export class RelayOutlet implements Outlet {
     this.#needsProbe ||= byMessages
     const { pipeline, to } = this.#plan
     const terms = this.#breaker.failed()
+    const retryAt = new Date(Date.now() + terms.retryInMs)
+    this.#destination = { system: to.system, since: terms.since, outage: { error, retryAt } }
     this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, error, ...terms })
     // What is under way on it fails too. The next try begins with a new one, perhaps to another server.
     void this.close()

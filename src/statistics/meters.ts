@@ -1,4 +1,5 @@
 import { Activity } from './activity.ts'
+import { type DestinationState, destinationJson, type HasDestination, worstOf } from './destination-state.ts'
 import { type ConsumerMetrics, Meter, type QueueStatistics } from './meter.ts'
 
 /** What this process has done since it started: counters and distributions, which only grow. */
@@ -17,11 +18,11 @@ export class Meters {
   readonly #enqueued = new Map<string, number>()
   readonly #appended = new Map<string, number>()
 
-  /** A consumer begins. */
-  open(queue: string, meter: Meter): void {
-    const meters = this.#queues.get(queue) ?? { running: new Set(), ended: new Meter() }
+  /** A consumer begins, or a relay, which has a destination. */
+  open(queue: string, meter: Meter, relay?: HasDestination): void {
+    const meters = this.#queues.get(queue) ?? { running: new Map(), ended: new Meter(), told: undefined }
     this.#queues.set(queue, meters)
-    meters.running.add(meter)
+    meters.running.set(meter, relay)
   }
 
   /** The consumer has ended. */
@@ -39,7 +40,7 @@ export class Meters {
 
   readMetrics(): Metrics {
     const consumed = [...this.#queues].map(
-      ([queue, { running, ended }]) => [queue, Meter.total([ended, ...running])] as const,
+      ([queue, { running, ended }]) => [queue, Meter.total([ended, ...running.keys()])] as const,
     )
     return {
       consumed: Object.fromEntries(consumed),
@@ -50,7 +51,7 @@ export class Meters {
 
   read(): Readonly<Record<string, QueueStatistics>> {
     return Object.fromEntries(
-      [...this.#queues].map(([queue, { running, ended }]) => [queue, Meter.sum([ended, ...running])]),
+      [...this.#queues].map(([queue, { running, ended }]) => [queue, Meter.sum([ended, ...running.keys()])]),
     )
   }
 
@@ -59,15 +60,30 @@ export class Meters {
     const done = new Map<string, Activity>()
     for (const [queue, { running, ended }] of this.#queues) {
       const activity = new Activity()
-      for (const meter of [ended, ...running]) meter.takeActivity(activity)
+      for (const meter of [ended, ...running.keys()]) meter.takeActivity(activity)
       if (!activity.isEmpty) done.set(queue, activity)
     }
     return done
   }
 
-  /** For the heartbeat: null if nothing has been consumed. */
-  toJson(): string | null {
-    return this.#queues.size === 0 ? null : JSON.stringify(this.read())
+  /** A destination is in another state than the last heartbeat has told. */
+  get hasNews(): boolean {
+    return [...this.#queues.values()].some((meters) => stateOf(meters) !== meters.told)
+  }
+
+  /**
+   * For the heartbeat: null if nothing has been consumed.
+   *
+   * @param fitting makes a text such that the database can hold it
+   */
+  toJson(fitting: (text: string) => string): string | null {
+    if (this.#queues.size === 0) return null
+    const statistics = this.read()
+    const told = [...this.#queues].map(([queue, meters]) => {
+      meters.told = stateOf(meters)
+      return [queue, { ...statistics[queue], relay: meters.told && destinationJson(meters.told, fitting) }] as const
+    })
+    return JSON.stringify(Object.fromEntries(told))
   }
 }
 
@@ -76,7 +92,14 @@ const MOST_NAMES = 1_000
 const OTHERS = '(others)'
 
 interface QueueMeters {
-  readonly running: Set<Meter>
+  /** Those that publish have a destination. */
+  readonly running: Map<Meter, HasDestination | undefined>
   /** The sum of those that have ended. */
   readonly ended: Meter
+  /** What the last heartbeat has told of the destination. */
+  told: DestinationState | undefined
+}
+
+function stateOf({ running }: QueueMeters): DestinationState | undefined {
+  return worstOf([...running.values()].filter((relay) => relay !== undefined))
 }

@@ -25,6 +25,8 @@ export interface SleepersOptions {
   readonly settings?: Settings | undefined
   /** The statistics of the process, as JSON, for the heartbeat. @default nothing */
   readonly statistics?: () => string | null
+  /** Whether they have something in them that should be known sooner than with the next heartbeat. @default no */
+  readonly hasNews?: () => boolean
   /** Batches go to the server without a pooler, so that it has as many connections as they need. @default false */
   readonly direct?: boolean
   readonly random?: () => number
@@ -255,7 +257,7 @@ export class Sleepers {
   async #pollQueues(): Promise<void> {
     const { control, workerId, settings } = this.#options
     const isDue = this.#polls % HEARTBEAT_POLLS === 0 || performance.now() - this.#heardAt > LONGEST_SILENCE_MS
-    const heartbeat = this.#changed || isDue
+    const heartbeat = this.#changed || isDue || (this.#options.hasNews?.() ?? false)
     this.#changed = false
     try {
       const done = heartbeat ? (this.#options.statistics?.() ?? null) : null

@@ -161,6 +161,7 @@ describe('sluice status', () => {
       groups: [],
       settings: [],
       limits: [],
+      relays: [],
       attention: [
         {
           kind: 'queues.no_worker',

@@ -272,7 +272,11 @@ describe('the doctor', () => {
       remedy: `SELECT pg_terminate_backend(${rows[0]?.pid});`,
     })
     expect(others).toMatchObject([
-      { check: 'doctor.failed', severity: 'unknown', subject: expect.stringMatching(/doctor_workers, doctor_names/) },
+      {
+        check: 'doctor.failed',
+        severity: 'unknown',
+        subject: expect.stringMatching(/doctor_workers, doctor_relays, doctor_names/),
+      },
     ])
     await client.query('ROLLBACK')
     expect(await findingsOf(database)).toEqual([])

@@ -44,21 +44,32 @@ const DATABASES: readonly (readonly [string, readonly string[]])[] = [
   ['plans each time anew', ['plan_cache_mode = force_custom_plan']],
 ]
 
-const test = base.extend('loaded', { scope: 'file' }, async ({ database }) => {
-  const client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  const facts = await load(client, SCALE)
-  await client.query('ANALYZE sluice.message')
-  const serverVersion = await readServerVersion(executeOn(client))
-  const { rows } = await client.query<{ compiles: boolean }>(`SELECT pg_jit_available() AS compiles`)
-  await client.end()
-  return { facts, serverVersion, compiles: rows[0]!.compiles }
-})
+const test = base
+  .extend('loaded', { scope: 'file' }, async ({ database }) => {
+    const client = new pg.Client({ connectionString: database.url })
+    await client.connect()
+    const facts = await load(client, SCALE)
+    await client.query('ANALYZE sluice.message')
+    const serverVersion = await readServerVersion(executeOn(client))
+    const { rows } = await client.query<{ compiles: boolean }>(`SELECT pg_jit_available() AS compiles`)
+    await client.end()
+    return { facts, serverVersion, compiles: rows[0]!.compiles }
+  })
+  .extend('connect', { scope: 'file' }, async ({ database }, { onCleanup }) => {
+    const known = new Map<readonly string[], Awaited<ReturnType<typeof connectWith>>>()
+    onCleanup(async () => void (await Promise.all([...known.values()].map(({ client }) => client.end()))))
+    /** A session of a database with these settings: one for all tests of it. */
+    return async (settings: readonly string[]) => {
+      const session = known.get(settings) ?? (await connectWith(database, settings))
+      known.set(settings, session)
+      return session
+    }
+  })
 
 describe.for(DATABASES)('in a database that %s,', ([, settings]) => {
   for (const planned of [...STATEMENTS, ...WRITES]) {
-    test(`${planned.name} goes by its index, and is not compiled`, async ({ database, loaded }) => {
-      await using session = await sessionWith(database, settings)
+    test(`${planned.name} goes by its index, and is not compiled`, async ({ connect, loaded }) => {
+      const session = await connect(settings)
       const statement = await recorded((execute) => planned.send(execute, loaded.facts))
       for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
         const explained = await explain(session.client, statement, mode, claimSettings(session.deviations))
@@ -70,20 +81,20 @@ describe.for(DATABASES)('in a database that %s,', ([, settings]) => {
 })
 
 test('such a database compiles a claim that goes without our settings, so this gate can fail', async ({
-  database,
+  connect,
   loaded,
   skip,
 }) => {
   skip(!loaded.compiles, 'this server has no LLVM, so nothing could be compiled: DATABASE_URL of one that has')
-  await using session = await sessionWith(database, JIT)
+  const session = await connect(JIT)
   const [claimOf100] = STATEMENTS
   const statement = await recorded((execute) => claimOf100!.send(execute, loaded.facts))
   const explained = await explain(session.client, statement, 'force_generic_plan', 'SET LOCAL enable_sort = off')
   expect(explained.compiled).toBe(true)
 })
 
-test('what a handler runs is planned as its database says', async ({ database }) => {
-  await using session = await sessionWith(database, [...JIT, 'enable_nestloop = off', 'random_page_cost = 7'])
+test('what a handler runs is planned as its database says', async ({ connect }) => {
+  const session = await connect([...JIT, 'enable_nestloop = off', 'random_page_cost = 7'])
   const { client, deviations } = session
   const settings = async () => {
     const { rows } = await client.query(
@@ -99,7 +110,7 @@ test('what a handler runs is planned as its database says', async ({ database })
   await client.query('ROLLBACK')
 })
 
-async function sessionWith(database: TestDatabase, settings: readonly string[]) {
+async function connectWith(database: TestDatabase, settings: readonly string[]) {
   const name = new URL(database.url).pathname.slice(1)
   await database.sql(`ALTER DATABASE ${name} RESET ALL`)
   for (const setting of settings) await database.sql(`ALTER DATABASE ${name} SET ${setting}`)
@@ -107,5 +118,5 @@ async function sessionWith(database: TestDatabase, settings: readonly string[]) 
   await client.connect()
   const session = Session.of(client)
   await session.learn(client)
-  return { client, deviations: session.deviations, [Symbol.asyncDispose]: () => client.end() }
+  return { client, deviations: session.deviations }
 }

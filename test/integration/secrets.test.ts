@@ -1,7 +1,5 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { inspect, promisify } from 'node:util'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { describe, expect, onTestFinished } from 'vitest'
@@ -157,27 +155,6 @@ describe('a password', () => {
     }
     for (const warning of warnings) expect(printed(warning)).not.toContain(SECRET)
   })
-
-  test('is in the arguments of no process that the demo starts', async ({ database }) => {
-    const { url, password } = await withPassword(database, 'CREATEDB')
-    const main = fileURLToPath(new URL('../../demo/main.ts', import.meta.url))
-    const env = { PATH: process.env.PATH, DATABASE_URL: url }
-    const demo = spawn(process.execPath, [main, '--orders', '20', '--json'], { env, stdio: 'ignore' })
-    const ended = once(demo, 'exit')
-    onTestFinished(async () => {
-      demo.kill('SIGKILL')
-      await ended
-    })
-    const running = await waitFor(
-      async () => {
-        const all = await processes()
-        return all.includes('shop-worker') && all
-      },
-      { what: 'the workers of the demo' },
-    )
-    expect(running).not.toContain(password)
-    expect(await ended).toEqual([0, null])
-  })
 })
 
 describe('a payload', () => {
@@ -275,13 +252,10 @@ function warningsOf(): readonly Error[] {
 }
 
 /** A login whose password stands nowhere else, and may do everything in the database. */
-async function withPassword(
-  database: TestDatabase,
-  attributes = '',
-): Promise<{ readonly url: string; readonly password: string }> {
+async function withPassword(database: TestDatabase): Promise<{ readonly url: string; readonly password: string }> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
   const password = randomBytes(12).toString('hex')
-  await database.sql(`CREATE ROLE ${name} SUPERUSER LOGIN ${attributes} PASSWORD '${password}'`)
+  await database.sql(`CREATE ROLE ${name} SUPERUSER LOGIN PASSWORD '${password}'`)
   onTestFinished(async () => void (await database.sql(`DROP ROLE ${name}`)))
   return { url: Object.assign(new URL(database.url), { username: name, password }).href, password }
 }

@@ -53,6 +53,32 @@ const CASES: readonly Case[] = [
     except: { 'nothing was in flight': (database) => database.sql('DELETE FROM sluice.batch_record') },
   },
   {
+    check: 'relays.unavailable',
+    after: 300,
+    make: async (database, queue) => {
+      await register(database, { name: `w.${queue}`, queues: [queue], alive: true })
+      const relay = { system: 'nats', sinceMs: 0, error: 'no leader', retryAtMs: 0 }
+      const statistics = JSON.stringify({ [queue]: { relay } })
+      await database.sql('UPDATE sluice.worker SET statistics = $2::text::jsonb WHERE queues = $1', [
+        [queue],
+        statistics,
+      ])
+    },
+    lasts: `
+      UPDATE sluice.worker SET statistics = jsonb_set(statistics, ARRAY[$2::text, 'relay', 'sinceMs'],
+        to_jsonb(floor((extract(epoch FROM clock_timestamp()) - $1::integer) * 1000)))
+      WHERE queues = ARRAY[$2::text]`,
+    except: {
+      'it is within reach again': (database, queue) =>
+        database.sql(
+          `UPDATE sluice.worker SET statistics = statistics #- ARRAY[$1::text, 'relay', 'error'] WHERE queues = $2`,
+          [queue, [queue]],
+        ),
+      'the worker hangs': (database, queue) =>
+        database.sql(`UPDATE sluice.worker SET seen_at = now() - interval '2 minutes' WHERE queues = $1`, [[queue]]),
+    },
+  },
+  {
     check: 'schedules.overdue',
     after: 90,
     make: (_, queue, sluice) => sluice.schedules.set(queue, { queue, payload: 1, every: '1h' }),

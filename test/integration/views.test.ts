@@ -238,6 +238,17 @@ describe('the views, which are a public interface,', () => {
           "paused_at timestamp with time zone",
           "held bigint",
         ],
+        "relays": [
+          "queue text",
+          "worker_id integer",
+          "worker text",
+          "destination text",
+          "state text",
+          "since timestamp with time zone",
+          "error text",
+          "retry_at timestamp with time zone",
+          "as_of timestamp with time zone",
+        ],
         "schedules": [
           "name text",
           "queue text",

@@ -10,7 +10,7 @@ import { CLOSED_KEYS_IGNORED } from '../support/twins/functions.ts'
 const transactional = [look({ limit: 1 }), lock, ack, commit]
 
 const OTHERS = [
-  ['another claim of the function', claimed, 20],
+  ['another claim of the function', claimed, 10],
   ['a leased claim', leased({ limit: 1 }), 20],
   ['a transactional claim', transactional, 35],
 ] as const

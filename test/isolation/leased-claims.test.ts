@@ -27,11 +27,12 @@ const transactional = (claims?: Claims) => [look(claims), lock, ack, commit]
 describe('leased claims', () => {
   test('beside claims of both modes share the messages without a key', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
+    const leases = leased()
     for (const [other, interleavings] of [
-      [leased(), 20],
+      [leases, 10],
       [transactional(), 35],
     ] as const) {
-      const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: leased(), b: other }))
+      const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: leases, b: other }))
       expect(summary(explored)).toMatchObject({ interleavings, wrong: [] })
     }
   })

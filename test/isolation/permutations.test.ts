@@ -36,6 +36,15 @@ describe('the player of interleavings', () => {
     expect(new Set(seen)).toEqual(new Set(['a1 b1 b2', 'b1 b2 a1']))
   })
 
+  test('plays sessions that have the same list once, whichever of them comes first', async ({ stage }) => {
+    const steps = [lock(1), commit]
+    const [alike, apart]: [string[], string[]] = [[], []]
+    expect((await explore(stage, scenarioOf(steps, steps, alike))).interleavings).toBe(3)
+    expect((await explore(stage, scenarioOf(steps, [...steps], apart))).interleavings).toBe(6)
+    const exchanged = alike.map((done) => done.replaceAll(/[ab]/g, (name) => (name === 'a' ? 'b' : 'a')))
+    expect(new Set([...alike, ...exchanged])).toEqual(new Set(apart))
+  })
+
   test('says so when two sessions wait for each other', async ({ stage }) => {
     const explored = await explore(stage, scenarioOf([lock(1), lock(2), commit], [lock(2), lock(1), commit], []))
     expect(explored.interleavings).toBe(20)

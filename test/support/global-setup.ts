@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
+import { givenTemplate } from '../../server/cluster-template.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
+import { hasClusterTemplate, makeClusterTemplate } from './servers/cluster-template.ts'
 import { databaseUrl } from './servers/database-url.ts'
 import { findTestServer } from './servers/server.ts'
 
@@ -12,16 +14,23 @@ declare module 'vitest' {
     serverVersion: number
     /** A migrated database that nobody connects to, to clone. */
     templateDatabase: string
+    /** Not that of serverUrl alone: a server that a test file has for itself has the template database too. */
+    everyServerHasTemplate: boolean
   }
 }
 
-/** One server per run, and one migrated template database. */
+/** One server per run, and one migrated template database. Servers of a test file's own have it too, if they are embedded. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const template = hasClusterTemplate() ? 'sluice_template' : `sluice_template_${randomBytes(6).toString('hex')}`
+  // The projects of a run share it.
+  const removeCluster =
+    hasClusterTemplate() && givenTemplate() === undefined ? await makeClusterTemplate(template) : undefined
   const server = await findTestServer()
-  const template = `sluice_template_${randomBytes(6).toString('hex')}`
   try {
-    await execute(server.url, `CREATE DATABASE ${template}`)
-    await migrate(databaseUrl(server.url, template))
+    if (!hasClusterTemplate()) {
+      await execute(server.url, `CREATE DATABASE ${template}`)
+      await migrate(databaseUrl(server.url, template))
+    }
     const rows = await execute(server.url, `SELECT current_setting('server_version_num')::integer AS version`)
     project.provide('serverVersion', Number(rows[0]?.version))
   } catch (error) {
@@ -30,9 +39,11 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   }
   project.provide('serverUrl', server.url)
   project.provide('templateDatabase', template)
+  project.provide('everyServerHasTemplate', hasClusterTemplate())
   return async () => {
     if (server.kind === 'DATABASE_URL') await execute(server.url, `DROP DATABASE ${template} WITH (FORCE)`)
     await server.stop()
+    await removeCluster?.()
   }
 }
 

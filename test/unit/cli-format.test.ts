@@ -129,7 +129,16 @@ describe('formatStatus', () => {
     { workers: [], says: 'No messages, dead letters or workers.' },
     { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
   ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
-    const nothing = { queues: [], settings: [], limits: [], schedules: [], streams: [], groups: [], attention: [] }
+    const nothing = {
+      queues: [],
+      settings: [],
+      limits: [],
+      relays: [],
+      schedules: [],
+      streams: [],
+      groups: [],
+      attention: [],
+    }
     const text = formatStatus({ at: new Date(0), workers, ...nothing }, PIPE)
     expect(text.slice(0, says.length)).toBe(says)
   })

@@ -186,6 +186,7 @@ test('the main entry exports these types', () => {
       "RefusalReason",
       "RelayFormat",
       "RelayOptions",
+      "RelayStatus",
       "RetryOptions",
       "RetryPartitionsOptions",
       "Route",

@@ -12,6 +12,7 @@ export type Attention = About &
           | 'queues.paused'
           | 'queues.limited'
           | 'queues.held'
+          | 'relays.unavailable'
         readonly queue: string
       }
     | { readonly kind: 'workers.gone' | 'workers.stale'; readonly worker: string }

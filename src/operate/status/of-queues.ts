@@ -10,13 +10,17 @@ import type { Attention } from './attention.ts'
 /**
  * In what state a queue needs attention.
  *
- * @param isLimited whether its messages wait for a limit of the queue as a whole
+ * @param isExplained whether why its messages wait is said elsewhere: for a limit of the queue as a whole, or for its relay
  * @param isUnconsumed whether none of {@link mayBeUnconsumed} consumes it
  */
-export function attentionToQueue(queue: QueueStatus, isLimited: boolean, isUnconsumed: boolean): readonly Attention[] {
+export function attentionToQueue(
+  queue: QueueStatus,
+  isExplained: boolean,
+  isUnconsumed: boolean,
+): readonly Attention[] {
   const found: Attention[] = []
   if (isUnconsumed) found.push(noWorker(queue))
-  if (isStuck(queue) && !isLimited) found.push(stuck(queue))
+  if (isStuck(queue) && !isExplained) found.push(stuck(queue))
   if (queue.dead > 0) found.push(deadLetters(queue))
   return found
 }

@@ -5,6 +5,7 @@ import { readClockUs } from '../../table/operate/instants.ts'
 import { type LimitStatus, readLimits } from '../../table/operate/limit-status.ts'
 import { readQueueSettings } from '../../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueues } from '../../table/operate/queue-status.ts'
+import { type RelayStatus, readRelays } from '../../table/operate/relay-status.ts'
 import { readSchedules, type ScheduleStatus } from '../../table/operate/schedule-status.ts'
 import { readWorkers, type WorkerStatus } from '../../table/operate/worker-status.ts'
 import type { Execute } from '../../table/statement.ts'
@@ -18,6 +19,7 @@ import {
 import type { Attention } from './attention.ts'
 import { attentionToLimits, isUsedUp } from './of-limits.ts'
 import { attentionToKeys, attentionToPause, attentionToQueue, mayBeUnconsumed } from './of-queues.ts'
+import { attentionToRelays } from './of-relays.ts'
 import { attentionToSchedule } from './of-schedules.ts'
 import { attentionToGroup, attentionToPartitions, attentionToStream } from './of-streams.ts'
 import { attentionToWorkers } from './of-workers.ts'
@@ -33,6 +35,8 @@ export interface Status {
   readonly settings: readonly QueueSettingsStatus[]
   /** What is used of the limits of queues and tenants. */
   readonly limits: readonly LimitStatus[]
+  /** Whether relays of live workers reach their destinations. */
+  readonly relays: readonly RelayStatus[]
   /** The first 1,000 by name. */
   readonly schedules: readonly ScheduleStatus[]
   /** All streams; of one queue none. */
@@ -54,6 +58,7 @@ export async function readStatus(execute: Execute, queue: string | null): Promis
     workers: await readWorkers(execute, queue),
     settings: await readQueueSettings(execute, queue),
     limits: await readLimits(execute, queue),
+    relays: await readRelays(execute, queue),
     schedules: await readSchedules(execute, { queue, name: null, limit: 1_000 }),
     streams: queue === null ? await readStreams(execute, null) : [],
     groups: queue === null ? groups : groups.filter((group) => group.queue === queue),
@@ -75,11 +80,14 @@ function attentionTo(
   unconsumed: ReadonlySet<string>,
   stopped: readonly Attention[],
 ): readonly Attention[] {
-  const { at, queues, workers, settings, limits, schedules, streams, groups } = found
-  const limited = new Set(limits.filter(isUsedUp).map(({ queue }) => queue))
+  const { at, queues, workers, settings, limits, relays, schedules, streams, groups } = found
+  const ofRelays = attentionToRelays(relays, queues)
+  // What waits for a limit, or for the destination of its relay, is not stuck.
+  const waiting = new Set([...limits.filter(isUsedUp), ...ofRelays].map(({ queue }) => queue))
   const all = [
-    ...queues.flatMap((queue) => attentionToQueue(queue, limited.has(queue.queue), unconsumed.has(queue.queue))),
+    ...queues.flatMap((queue) => attentionToQueue(queue, waiting.has(queue.queue), unconsumed.has(queue.queue))),
     ...attentionToWorkers(workers),
+    ...ofRelays,
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
     ...stopped,

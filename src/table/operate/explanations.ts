@@ -50,6 +50,7 @@ export type ReasonWord =
   | 'alone'
   | 'crash_evidence'
   | 'worker_stale'
+  | 'destination_unavailable'
   | 'worker_gone'
   | 'dead'
   | 'completed'

@@ -9,6 +9,10 @@ export interface PlayedStep<World> {
 
 /** Sessions, each a list of steps that keeps its order. */
 export interface Scenario<World> {
+  /**
+   * Sessions that are given one and the same list are alike: of the orders that differ only by which of them is which, one is
+   * played.
+   */
   readonly sessions: Readonly<Record<string, readonly PlayedStep<World>[]>>
   /** What there is at the beginning, in a queue of its own. */
   readonly prepare: (queue: string, session: (name: string) => PlayedSession) => Promise<World>
@@ -29,7 +33,7 @@ export interface Explored {
   readonly findings: readonly Finding[]
 }
 
-/** Plays every interleaving of the sessions' steps on the server, each in a fresh queue. */
+/** Plays every interleaving of the sessions' steps on the server, each in a fresh queue; those of sessions that are alike once. */
 export async function explore<World>(stage: Stage, scenario: Scenario<World>): Promise<Explored> {
   return exploreUntil(stage, scenario, () => false)
 }
@@ -56,7 +60,7 @@ async function exploreUntil<World>(
   const findings: Finding[] = []
   let interleavings = 0
   let waited = 0
-  for (const order of interleavingsOf(names.map((name) => scenario.sessions[name]!.length))) {
+  for (const order of interleavingsOf(names.map((name) => scenario.sessions[name]!))) {
     const play = new Play(stage, scenario, names)
     const wrong = await play.run(order)
     interleavings += 1
@@ -68,12 +72,16 @@ async function exploreUntil<World>(
   return { interleavings, waited, findings }
 }
 
-/** All orders of so many steps of each session, as the number of the session whose turn it is. */
-function* interleavingsOf(left: readonly number[]): Generator<readonly number[]> {
-  if (left.every((count) => count === 0)) yield []
-  for (const [at, count] of left.entries()) {
-    if (count === 0) continue
-    for (const rest of interleavingsOf(left.with(at, count - 1))) yield [at, ...rest]
+/** All orders of the steps of each session, as the number of the session whose turn it is. Sessions that are alike begin in turn. */
+function* interleavingsOf(
+  lists: readonly (readonly unknown[])[],
+  done: readonly number[] = lists.map(() => 0),
+): Generator<readonly number[]> {
+  if (lists.every((list, at) => done[at] === list.length)) yield []
+  for (const [at, list] of lists.entries()) {
+    const mayBegin = lists.every((other, before) => before >= at || other !== list || done[before]! > 0)
+    if (done[at] === list.length || !mayBegin) continue
+    for (const rest of interleavingsOf(lists, done.with(at, done[at]! + 1))) yield [at, ...rest]
   }
 }
 

@@ -79,15 +79,12 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
   }
   for (const { groupId } of [groups.deferred, groups.failed])
     await client.query('SELECT sluice_private.note_queued($1)', [groupId])
-  let statistics: Statistics | undefined
   return {
     client,
     ...groups,
     with: async (wanted) => {
-      if (statistics === wanted) return
       for (const relation of ['sluice.message', 'sluice.event_1_0', 'sluice.group_progress'] as const)
         await setStatistics(client, wanted, relation)
-      statistics = wanted
     },
     explain: async (send, target, { name, mode, change = unchanged } = {}) => {
       const { statement, params } = await recorded((execute) => send(execute, target), name)

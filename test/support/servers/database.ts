@@ -21,7 +21,7 @@ export interface TestDatabaseOptions {
   readonly encoding?: string
   /** A database to clone, to which nobody is connected. Default: the migrated one of the test run. */
   readonly template?: TestDatabase
-  /** Default: the server of the test run. On another the schema is made anew. */
+  /** Default: the server of the test run. */
   readonly serverUrl?: string
 }
 
@@ -34,7 +34,8 @@ export async function createTestDatabase({
 }: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
   const options = encoding === undefined ? '' : ` ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`
-  const isLikeOthers = migrated && encoding === undefined && serverUrl === inject('serverUrl')
+  const hasTemplate = serverUrl === inject('serverUrl') || inject('everyServerHasTemplate')
+  const isLikeOthers = migrated && encoding === undefined && hasTemplate
   const cloned = template === undefined ? isLikeOthers && inject('templateDatabase') : nameOf(template)
   await create(serverUrl, name, (cloned || 'template0') + options)
   const url = databaseUrl(serverUrl, name)

@@ -18,7 +18,7 @@ export async function findTestServer(more: ServerSettings = {}): Promise<FoundSe
   if (!process.env.DATABASE_URL && process.env.SLUICE_TEST_SERVER === 'docker') return startContainer()
   // Nothing here outlives a crash of the server, so nothing needs to reach the disk.
   const settings = { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off', ...more }
-  return findServer({ settings, package: serverPackage(), inMemory: true })
+  return findServer({ settings, package: serverPackage(), inMemory: true, fromTemplate: true })
 }
 
 async function startContainer(): Promise<FoundServer> {
