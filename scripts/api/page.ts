@@ -122,7 +122,7 @@ export function apiPage(): string {
     'See [queues over HTTP](http.md).',
     ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
     '## sluice/nats',
-    'See [relays](relay.md).',
+    'See [relays](relay.md) and the [inbox](inbox.md).',
     ...entries['src/nats.ts'].map(sectionOf),
     '## sluice/otel',
     'See [telemetry](telemetry.md).',

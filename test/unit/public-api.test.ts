@@ -118,6 +118,9 @@ test('the main entry exports these types', () => {
       "HistoryOptions",
       "HistoryPage",
       "InFlightMessage",
+      "Inbox",
+      "InboxOptions",
+      "InboxStatistics",
       "InputOf",
       "Json",
       "JsonOf",
@@ -178,9 +181,14 @@ test('the main entry exports these types', () => {
       "Queues",
       "RateInput",
       "RateStatus",
+      "ReadMessage",
       "ReadOptions",
       "Reason",
       "ReasonWord",
+      "ReceivedMessage",
+      "ReceivedOptions",
+      "Receiver",
+      "ReceiverConnection",
       "RefusalReason",
       "RelayOptions",
       "RetryOptions",
@@ -188,6 +196,7 @@ test('the main entry exports these types', () => {
       "Route",
       "RoutesOptions",
       "RunnablePipeline",
+      "RunningInbox",
       "RunningPipeline",
       "ScheduleChangeOptions",
       "ScheduleDefinition",
@@ -234,10 +243,12 @@ test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
       "MemoryDestination",
+      "MemoryReceiver",
       "appendedIn",
       "conformance",
       "deliver",
       "enqueuedIn",
+      "receiverConformance",
       "runDue",
     ]
   `)
@@ -253,7 +264,11 @@ test('sluice/testing exports these types', () => {
       "EnqueuedMessage",
       "GroupDeliverOptions",
       "LeasedDeliverOptions",
+      "MemoryMessage",
+      "MessageToPublish",
       "PublishedMessage",
+      "ReceiverCase",
+      "ReceiverSubject",
       "SettledMessage",
       "SettledMessages",
     ]
@@ -283,6 +298,7 @@ test('sluice/http exports these types', () => {
 test('sluice/nats exports these values', () => {
   expect(Object.keys(nats)).toMatchInlineSnapshot(`
     [
+      "fromNats",
       "nats",
     ]
   `)
@@ -291,6 +307,8 @@ test('sluice/nats exports these values', () => {
 test('sluice/nats exports these types', () => {
   expect(exportedTypes('../../src/nats.ts')).toMatchInlineSnapshot(`
     [
+      "ClientOptions",
+      "FromNatsOptions",
       "NatsOptions",
     ]
   `)
