@@ -8,6 +8,7 @@ export type { EventToAppend } from './enqueue/append.ts'
 export type { AppendOptions } from './enqueue/append-options.ts'
 export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
+export type { ReceivedOptions } from './enqueue/received.ts'
 export { ownTransaction } from './enqueue/within.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
@@ -24,6 +25,11 @@ export type {
 } from './handle/handler.ts'
 export { type Route, type RoutesOptions, routes } from './handle/routes.ts'
 export type { HandlerTransaction } from './handle/transaction/handler-transaction.ts'
+export type { Inbox } from './inbox/inbox.ts'
+export type { InboxStatistics } from './inbox/intake.ts'
+export type { InboxOptions, ReadMessage } from './inbox/options.ts'
+export type { ReceivedMessage, Receiver, ReceiverConnection } from './inbox/receiver.ts'
+export type { RunningInbox } from './inbox/running-inbox.ts'
 // Outcomes
 export {
   ack,

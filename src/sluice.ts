@@ -7,7 +7,10 @@ import type { EventToAppend } from './enqueue/append.ts'
 import type { AppendOptions } from './enqueue/append-options.ts'
 import type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 import type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
+import type { ReceivedOptions } from './enqueue/received.ts'
 import { ownTransaction } from './enqueue/within.ts'
+import { Inbox } from './inbox/inbox.ts'
+import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { Message } from './message.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
@@ -293,6 +296,45 @@ export class Sluice<
    */
   relay(source: QueueName<Definitions> | StreamGroup<QueueName<Streams>>, options: RelayOptions): RunnablePipeline {
     return relayOf(source, options, this.#config, this.#assembly.consumers)
+  }
+
+  /**
+   * Creates an inbox: it receives the messages of a broker and enqueues each of them once. It acks a message after the COMMIT
+   * that has enqueued it, and drops copies.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.inbox('orders-in', { from: fromNats({ servers: 'nats://localhost', stream: 'shop', consumer: 'billing' }) }).start()
+   */
+  inbox(queue: QueueName<Definitions>, options: InboxOptions): Inbox {
+    refuseStream(queue, this.#config, 'let a pipeline append to it')
+    const plan = resolveInbox(checkQueueName(queue, this.#config.definitions), options)
+    return new Inbox(this.#assembly.enqueues.context, plan, this.#assembly.consumers)
+  }
+
+  /**
+   * Writes a receipt of a message from outside of the database, in the caller's open transaction, and returns whether the
+   * message is new. For endpoints that receive webhooks: call it in the transaction in which the message takes effect. A
+   * copy that comes meanwhile waits for the end of that transaction.
+   *
+   * @param tx the open transaction, as for `enqueue`; not `sluice.ownTransaction`
+   * @param queue whose receipts these are: usually the queue into which the message goes
+   * @param source whose id it is, 1 to 255 bytes
+   * @param id the id that the publisher has given the message, 1 to 1,000 bytes
+   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID: nothing is
+   * written then, and the transaction is as it was; SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING. In REPEATABLE
+   * READ and SERIALIZABLE the server's error 40001 if another transaction has received the message meanwhile.
+   *
+   * @example if (await sluice.received(tx, 'stripe-in', 'stripe', event.id)) await sluice.enqueue(tx, 'stripe-in', event)
+   */
+  received(
+    tx: Exclude<OpenTransaction, OwnTransaction>,
+    queue: QueueName<Definitions>,
+    source: string,
+    id: string,
+    options: ReceivedOptions = {},
+  ): Promise<boolean> {
+    return this.#assembly.enqueues.received(tx, queue, { source, id }, options)
   }
 
   /**

@@ -19,6 +19,13 @@ export {
 } from './testing/conformance.ts'
 export { deliver, type GroupDeliverOptions, type LeasedDeliverOptions } from './testing/deliver.ts'
 export { type Answer, MemoryDestination } from './testing/memory-destination.ts'
+export { type MemoryMessage, MemoryReceiver } from './testing/memory-receiver.ts'
+export {
+  type MessageToPublish,
+  type ReceiverCase,
+  type ReceiverSubject,
+  receiverConformance,
+} from './testing/receiver-conformance.ts'
 
 /** After this many rounds `runDue` gives up: handlers that enqueue for one another may never finish. */
 const MOST_ROUNDS = 1_000

@@ -5,6 +5,7 @@ import { drainBatches, drainSingles } from './drain.ts'
 import { effectsBatch, effectsEach } from './effects.ts'
 import { enqueueAlone, enqueueMany, enqueueOne } from './enqueue.ts'
 import { idle, leasedIdle } from './idle.ts'
+import { inbox } from './inbox.ts'
 import { latency } from './latency.ts'
 import { latencyLoad } from './latency-load.ts'
 import { leasedCrash } from './leased-crash.ts'
@@ -49,6 +50,7 @@ export const CELLS: readonly Cell[] = [
   memory,
   telemetry,
   relay,
+  inbox,
   leasedBatches,
   leasedSingles,
   leasedOrdering,

@@ -61,6 +61,9 @@ BEGIN
   -- Appends to any stream by functions that run with the rights of the schema's owner, and reads no event.
   GRANT EXECUTE ON FUNCTION sluice.append, sluice.append_many TO sluice_producer;
 
+  -- Receives messages from outside: it writes receipts, and dead letters of what can never be enqueued, and reads neither.
+  GRANT EXECUTE ON FUNCTION sluice.received, sluice_private.receive, sluice_private.bury_received TO sluice_producer;
+
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has moved there.
   GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failures, failed_at, lease) ON sluice.message TO sluice_worker;
@@ -98,7 +101,7 @@ BEGIN
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
     TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
-    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice_private.note_backlogs, sluice_private.mark_ids,
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_receipts, sluice.prune_leftovers, sluice_private.note_backlogs, sluice_private.mark_ids,
     sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;

@@ -133,7 +133,7 @@ export function apiPage(): string {
     'See [relays](relay.md).',
     ...entries['src/kafka.ts'].map(sectionOf),
     '## sluice/nats',
-    'See [relays](relay.md).',
+    'See [relays](relay.md) and the [inbox](inbox.md).',
     ...entries['src/nats.ts'].map(sectionOf),
     '## sluice/otel',
     'See [telemetry](telemetry.md).',

@@ -1,5 +1,5 @@
-import type { NodeConnectionOptions } from '@nats-io/transport-node'
 import type { OutgoingMessage } from '../relay/destination.ts'
+import type { ClientOptions } from './connect.ts'
 
 /** Where a relay publishes in NATS JetStream. */
 export interface NatsOptions {
@@ -18,5 +18,5 @@ export interface NatsOptions {
    */
   readonly stream?: string | undefined
   /** Options of the client, such as `user` and `pass`, `authenticator` or `tls`. */
-  readonly connection?: Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'> | undefined
+  readonly connection?: ClientOptions | undefined
 }

@@ -1,9 +1,10 @@
 import { jetstream } from '@nats-io/jetstream'
-import { connect, type NatsConnection } from '@nats-io/transport-node'
+import type { NatsConnection } from '@nats-io/transport-node'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
+import { connectOnce, serversOf } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
 import { wrongSubject } from './subject.ts'
@@ -18,14 +19,12 @@ import { wrongSubject } from './subject.ts'
  */
 export function nats(options: NatsOptions): Destination {
   checkKeys('nats', options, ['servers', 'subject', 'stream', 'connection'], REMEDY)
-  const { servers, subject, stream } = options
-  const all = typeof servers === 'string' ? [servers] : servers
-  if (!Array.isArray(all) || all.length === 0 || !all.every((server) => typeof server === 'string'))
-    throw expected('OPTION_INVALID', 'nats.servers', 'one or more addresses', servers, REMEDY)
+  const { subject, stream } = options
+  const servers = serversOf('nats.servers', options.servers, REMEDY)
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
-  return { system: 'nats', cloudEventHeader, open: () => open(options, all) }
+  return { system: 'nats', cloudEventHeader, open: () => open(options, servers) }
 }
 
 /** By the binding of CloudEvents for NATS. */
@@ -44,17 +43,7 @@ function checkSubject(subject: unknown): void {
 }
 
 async function open(options: NatsOptions, servers: readonly string[]): Promise<DestinationConnection> {
-  const connection = await connect({
-    name: 'sluice',
-    timeout: CONNECT_MS,
-    // They make two errors with a stack for each message: a fifth of the processor.
-    noAsyncTraces: true,
-    ...options.connection,
-    servers: [...servers],
-    // What is under way fails at once when the connection ends; the relay opens another one when it tries again.
-    reconnect: false,
-    waitOnFirstConnect: false,
-  })
+  const connection = await connectOnce(servers, options.connection)
   try {
     await checkStream(connection, options)
     return new NatsPublisher(connection, options)
@@ -71,6 +60,3 @@ async function checkStream(connection: NatsConnection, { stream, subject }: Nats
   if (stream !== undefined) await streams.info(stream)
   else if (typeof subject === 'string') await streams.find(subject)
 }
-
-/** A server that is stopped accepts a connection and says nothing. There may be others. */
-const CONNECT_MS = 2_000

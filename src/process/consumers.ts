@@ -9,7 +9,7 @@ import type { ConsumersState } from './health.ts'
 import type { OnDemand } from './on-demand.ts'
 import type { Worker } from './worker.ts'
 
-/** A pipeline that runs: the stop of the Sluice drains it. */
+/** A pipeline, or an inbox, that runs: the stop of the Sluice drains it. */
 export interface Drainable {
   readonly queue: string
   drain(options: { readonly timeout?: Duration | undefined }): Promise<unknown>
@@ -42,6 +42,24 @@ export class Consumers {
     this.#requireGoing()
     const current = await this.#parts.worker()
     await current.start()
+  }
+
+  /** Connects, and waits for a database that is down until the signal aborts. @throws SluiceError as Worker.startPatiently, and STOPPED */
+  async ready(signal: AbortSignal): Promise<void> {
+    this.#requireGoing()
+    const current = await this.#parts.worker()
+    await current.startPatiently(signal)
+  }
+
+  /** Does work that a stop drains. @throws SluiceError STOPPED, and what the work throws */
+  async during<T>(drainable: Drainable, work: () => Promise<T>): Promise<T> {
+    this.#requireGoing()
+    this.opened(drainable)
+    try {
+      return await work()
+    } finally {
+      this.closed(drainable, false)
+    }
   }
 
   /** From here until {@link closed} a stop drains the pipeline. */

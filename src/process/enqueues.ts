@@ -7,10 +7,12 @@ import {
   enqueueOne,
   type MessageToEnqueue,
 } from '../enqueue/enqueue.ts'
+import { type ReceivedOptions, received } from '../enqueue/received.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { ReceiptKey } from '../table/receipt/receive.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'
 import type { Shared } from './shared.ts'
@@ -48,6 +50,10 @@ export class Enqueues {
 
   appendMany(tx: unknown, stream: string, events: readonly EventToAppend[]): Promise<number[]> {
     return this.#during(tx, () => appendMany(this.context, tx, stream, events))
+  }
+
+  received(tx: unknown, queue: string, key: ReceiptKey, options: ReceivedOptions): Promise<boolean> {
+    return received(this.context, tx, queue, key, options)
   }
 
   #during<T>(tx: unknown, enqueue: () => Promise<T>): Promise<T> {

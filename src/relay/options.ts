@@ -109,7 +109,8 @@ function checkDestination(what: string, to: unknown): Destination {
   )
 }
 
-function resolveBreaker(what: string, breaker: NonNullable<RelayOptions['breaker']>): BreakerPlan {
+/** @throws SluiceError OPTION_INVALID */
+export function resolveBreaker(what: string, breaker: NonNullable<RelayOptions['breaker']>): BreakerPlan {
   checkKeys(what, breaker, ['delay', 'maxDelay'], "As in { delay: '1s', maxDelay: '2m' }")
   const delayMs = toMsWithin(`${what}.delay`, breaker.delay ?? '1s', '10ms', '1h')
   const maxDelayMs = toMsWithin(`${what}.maxDelay`, breaker.maxDelay ?? Math.max(delayMs, 120_000), '10ms', '1h')

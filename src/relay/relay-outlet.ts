@@ -1,6 +1,5 @@
+import { closed, opened } from '../basics/opened.ts'
 import { pause } from '../basics/pause.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
-import { within } from '../basics/within.ts'
 import { toError } from '../errors.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
 import type { DestinationState } from '../statistics/destination-state.ts'
@@ -8,7 +7,7 @@ import { readSource } from '../table/session/source.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Breaker } from './breaker.ts'
-import type { Destination, DestinationConnection, Verdict } from './destination.ts'
+import type { DestinationConnection, Verdict } from './destination.ts'
 import type { RelayPlan } from './options.ts'
 
 /**
@@ -136,20 +135,4 @@ export class RelayOutlet implements Outlet {
   }
 }
 
-/** @throws what the destination throws, or that it took too long: a connection that comes too late is closed. */
-async function opened(to: Destination, signal: AbortSignal): Promise<DestinationConnection> {
-  const opening = to.open(signal)
-  const connection = await untilAborted(opening, signal)
-  if (connection !== undefined) return connection
-  opening.then(closed).catch(() => undefined)
-  throw new Error('no connection in time')
-}
-
-/** Nothing is lost with a connection that does not close, or not in time. */
-async function closed(connection: DestinationConnection): Promise<void> {
-  const closing = async () => connection.close()
-  await within(CLOSE_MS, closing(), () => undefined).catch(() => undefined)
-}
-
 const FREE: Passage = { isProbe: false, over: () => undefined }
-const CLOSE_MS = 1_000

@@ -19,6 +19,8 @@ export interface MaintenanceResult {
   readonly deadLetters: number
   /** Dedupe keys that were no longer taken, deleted. */
   readonly dedupeKeys: number
+  /** Receipts of received messages that were older than they are kept, deleted. */
+  readonly receipts: number
   /** Messages deleted from the history one by one, where other queues keep them for longer. */
   readonly history: number
   /** Days of the history that have been dropped as a whole. */
@@ -131,6 +133,7 @@ const NOTHING: Readonly<Record<MaintenanceTask, number>> = {
   expired: 0,
   deadLetters: 0,
   dedupeKeys: 0,
+  receipts: 0,
   history: 0,
   historyDropped: 0,
   historyPartitions: 0,

@@ -212,8 +212,8 @@ export type SluiceEvent =
    */
   | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
   /**
-   * This process has made a pass of maintenance: how many expired messages, dead letters, dedupe keys and messages of the
-   * history it removed, and how many days of the history it dropped or made ahead. `leftovers`: claims that are over, and
+   * This process has made a pass of maintenance: how many expired messages, dead letters, dedupe keys, receipts and messages
+   * of the history it removed, and how many days of the history it dropped or made ahead. `leftovers`: claims that are over, and
    * evidence about messages that are gone. Not `finished`: the next pass goes on.
    */
   | {
@@ -221,6 +221,7 @@ export type SluiceEvent =
       readonly expired: number
       readonly deadLetters: number
       readonly dedupeKeys: number
+      readonly receipts: number
       readonly history: number
       readonly historyDropped: number
       readonly historyPartitions: number
@@ -282,6 +283,40 @@ export type SluiceEvent =
     }
   /** The destination of a relay, which had been out of reach `since` then, has stored a message, or answered to one. */
   | { readonly kind: 'relay.available'; readonly queue: string; readonly destination: string; readonly since: Date }
+  /**
+   * An inbox has stored a batch, and acks it now: how many messages it has enqueued, how many copies it has dropped, and how
+   * many messages are dead, because they can never be enqueued.
+   */
+  | {
+      readonly kind: 'inbox.stored'
+      readonly queue: string
+      readonly receiver: string
+      readonly enqueued: number
+      readonly duplicates: number
+      readonly dead: number
+      readonly durationMs: number
+    }
+  /**
+   * The broker of an inbox (`side: 'receiver'`), or the database, has been out of reach `since` then, for this reason. It is
+   * tried again after `retryInMs`. Reported for each try that fails.
+   */
+  | {
+      readonly kind: 'inbox.unavailable'
+      readonly queue: string
+      readonly receiver: string
+      readonly side: 'receiver' | 'database'
+      readonly error: string
+      readonly since: Date
+      readonly retryInMs: number
+    }
+  /** The broker of an inbox, or the database, which had been out of reach `since` then, is back. */
+  | {
+      readonly kind: 'inbox.available'
+      readonly queue: string
+      readonly receiver: string
+      readonly side: 'receiver' | 'database'
+      readonly since: Date
+    }
   /**
    * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
    */

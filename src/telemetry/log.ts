@@ -138,6 +138,9 @@ function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, work
 type OtherKind =
   | 'relay.unavailable'
   | 'relay.available'
+  | 'inbox.stored'
+  | 'inbox.unavailable'
+  | 'inbox.available'
   | 'retryPolicy.unknown'
   | 'queue.backlog'
   | 'retryPolicy.failed'
@@ -185,6 +188,7 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
 function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
   if ('destination' in event) return lineOfRelay(event)
+  if ('receiver' in event) return lineOfInbox(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
@@ -215,6 +219,17 @@ function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string 
   if (event.kind === 'relay.available') return ['info', `${destination} is back, which was out of reach since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
   return ['warn', `${destination} is out of reach since ${since}, ${again}: ${event.error}`]
+}
+
+type OfInbox = Extract<SluiceEvent, { readonly receiver: string }>
+
+function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
+  if (event.kind === 'inbox.stored') return undefined
+  const what = event.side === 'database' ? 'the database' : event.receiver
+  const since = event.since.toISOString()
+  if (event.kind === 'inbox.available') return ['info', `inbox: ${what} is back, which was out of reach since ${since}`]
+  const again = `again in ${timeText(event.retryInMs)}`
+  return ['warn', `inbox: ${what} is out of reach since ${since}, ${again}: ${event.error}`]
 }
 
 interface OfMessage {

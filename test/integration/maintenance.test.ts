@@ -16,6 +16,7 @@ const NOTHING = {
   expired: 0,
   deadLetters: 0,
   dedupeKeys: 0,
+  receipts: 0,
   history: 0,
   historyDropped: 0,
   historyPartitions: 0,

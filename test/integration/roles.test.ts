@@ -14,6 +14,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE append',
     'EXECUTE append_many',
     'EXECUTE bounded_ms',
+    'EXECUTE bury_received',
     'EXECUTE check_bytes',
     'EXECUTE check_dedupe',
     'EXECUTE check_due_at',
@@ -30,6 +31,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE insert_message',
     'EXECUTE insert_plain',
     'EXECUTE queue_defaults',
+    'EXECUTE receive',
+    'EXECUTE received',
     'EXECUTE require_kept',
     'EXECUTE schedule',
     'EXECUTE schedule_define',
@@ -101,6 +104,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE prune_dedupe',
     'EXECUTE prune_history',
     'EXECUTE prune_leftovers',
+    'EXECUTE prune_receipts',
     'EXECUTE queue_events',
     'EXECUTE read_group_partitions',
     'EXECUTE read_stream',
@@ -216,6 +220,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE prune_dedupe',
     'EXECUTE prune_history',
     'EXECUTE prune_leftovers',
+    'EXECUTE prune_receipts',
     'EXECUTE queue_reasons',
     'EXECUTE quoted',
     'EXECUTE read_events',
@@ -326,6 +331,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE prune_dedupe',
     'EXECUTE prune_history',
     'EXECUTE prune_leftovers',
+    'EXECUTE prune_receipts',
     'EXECUTE queue_reasons',
     'EXECUTE queue_set',
     'EXECUTE quoted',
@@ -603,7 +609,7 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, the audit, maintenance and reasons with the rights of their owner, with a path of their own', async ({
+  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, receipts, the audit, maintenance and reasons with the rights of their owner, with a path of their own', async ({
     database,
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
@@ -615,6 +621,7 @@ describe('the roles', () => {
       'append_many',
       'attach_segment',
       'audit_keep',
+      'bury_received',
       'cancel',
       'change',
       'claim',
@@ -657,12 +664,15 @@ describe('the roles', () => {
       'prune_dedupe',
       'prune_history',
       'prune_leftovers',
+      'prune_receipts',
       'queue_events',
       'queue_reasons',
       'queue_set',
       'read_events',
       'read_group_partitions',
       'read_stream',
+      'receive',
+      'received',
       'redrive',
       'refuse_group_queue',
       'refuse_inserted',

@@ -25,6 +25,7 @@ const WITH_PROMISES = [
   'ordering',
   'schedules',
   'relay',
+  'inbox',
 ]
 
 /** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */
@@ -224,9 +225,9 @@ import { z } from 'zod'
 import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
 import { createHttpHandler } from 'sluice/http'
 import { kafka } from 'sluice/kafka'
-import { nats } from 'sluice/nats'
+import { fromNats, nats } from 'sluice/nats'
 import { redis } from 'sluice/redis'
-import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, runDue } from 'sluice/testing'
+import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
 declare const tx: pg.PoolClient
@@ -244,6 +245,9 @@ declare function send(message: Message): Promise<void>
 declare function post(body: Uint8Array, signal: AbortSignal): Promise<number>
 declare function test(name: string, work: () => Promise<void>): void
 declare function brokerForOneTest(): Promise<ConformanceSubject>
+declare function receiverForOneTest(): Promise<ReceiverSubject>
+declare function pickUp(most: number, signal: AbortSignal): Promise<readonly { readonly number: string; readonly text: string }[]>
+declare function confirmLetters(numbers: readonly (string | undefined)[]): Promise<void>
 declare function log(what: unknown): void
 declare function storeElsewhere(payload: unknown): Promise<void>
 interface Shop { invoice: { message: string }; customer: { name: string } }

@@ -17,7 +17,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['demand'],
   ['modes', 'services', 'pull'],
   ['process', 'operate'],
-  ['pipeline', 'rx', 'relay'],
+  ['pipeline', 'rx', 'relay', 'inbox'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'redis', 'index'],
 ]

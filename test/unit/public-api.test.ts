@@ -120,6 +120,9 @@ test('the main entry exports these types', () => {
       "HistoryOptions",
       "HistoryPage",
       "InFlightMessage",
+      "Inbox",
+      "InboxOptions",
+      "InboxStatistics",
       "InputOf",
       "Json",
       "JsonOf",
@@ -180,9 +183,14 @@ test('the main entry exports these types', () => {
       "Queues",
       "RateInput",
       "RateStatus",
+      "ReadMessage",
       "ReadOptions",
       "Reason",
       "ReasonWord",
+      "ReceivedMessage",
+      "ReceivedOptions",
+      "Receiver",
+      "ReceiverConnection",
       "RefusalReason",
       "RelayFormat",
       "RelayOptions",
@@ -192,6 +200,7 @@ test('the main entry exports these types', () => {
       "Route",
       "RoutesOptions",
       "RunnablePipeline",
+      "RunningInbox",
       "RunningPipeline",
       "ScheduleChangeOptions",
       "ScheduleDefinition",
@@ -255,10 +264,12 @@ test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
       "MemoryDestination",
+      "MemoryReceiver",
       "appendedIn",
       "conformance",
       "deliver",
       "enqueuedIn",
+      "receiverConformance",
       "runDue",
     ]
   `)
@@ -274,7 +285,11 @@ test('sluice/testing exports these types', () => {
       "EnqueuedMessage",
       "GroupDeliverOptions",
       "LeasedDeliverOptions",
+      "MemoryMessage",
+      "MessageToPublish",
       "PublishedMessage",
+      "ReceiverCase",
+      "ReceiverSubject",
       "SettledMessage",
       "SettledMessages",
     ]
@@ -320,6 +335,7 @@ test('sluice/kafka exports these types', () => {
 test('sluice/nats exports these values', () => {
   expect(Object.keys(nats)).toMatchInlineSnapshot(`
     [
+      "fromNats",
       "nats",
     ]
   `)
@@ -328,6 +344,8 @@ test('sluice/nats exports these values', () => {
 test('sluice/nats exports these types', () => {
   expect(exportedTypes('../../src/nats.ts')).toMatchInlineSnapshot(`
     [
+      "ClientOptions",
+      "FromNatsOptions",
       "NatsOptions",
     ]
   `)

@@ -7,7 +7,7 @@ import { type JsonOptions, note, print, printJson } from '../output.ts'
 export function addMaintain(program: Command): void {
   program
     .command('maintain')
-    .description('Remove old data now: expired messages, dead letters, dedupe keys, history.')
+    .description('Remove old data now: expired messages, dead letters, dedupe keys, receipts, history.')
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
     .action(maintain)
@@ -19,6 +19,7 @@ async function maintain({ json }: JsonOptions, command: Command): Promise<void> 
     expired,
     deadLetters,
     dedupeKeys,
+    receipts,
     history,
     historyDropped,
     historyPartitions,
@@ -30,6 +31,7 @@ async function maintain({ json }: JsonOptions, command: Command): Promise<void> 
     [expired, 'expired message'],
     [deadLetters, 'old dead letter'],
     [dedupeKeys, 'old dedupe key'],
+    [receipts, 'old receipt'],
     [history, 'completed message'],
     [historyDropped, 'day of history', 'days of history'],
     [leftovers, 'leftover row'],

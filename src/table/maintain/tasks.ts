@@ -6,6 +6,7 @@ export const TASKS = [
   'expired',
   'deadLetters',
   'dedupeKeys',
+  'receipts',
   'historyDropped',
   'history',
   'leftovers',
@@ -56,7 +57,7 @@ export function isUnfinished(task: SteppedTask, taken: number): boolean {
   return OF_ROWS.includes(task) && taken >= MOST_ROWS
 }
 
-const OF_ROWS: readonly SteppedTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'history', 'leftovers']
+const OF_ROWS: readonly SteppedTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'receipts', 'history', 'leftovers']
 
 // One row. Of two that ask at once the second waits for the first, and then finds that the time has not come. A time in the
 // future, after the clock was set back, counts as none. The row may be missing, as after a restore of the schema alone.
@@ -89,6 +90,7 @@ const STEPS: Readonly<Record<SteppedTask, Statement>> = {
   expired: statement('maintain_expired', 'SELECT sluice.remove_expired($1::integer) AS taken'),
   deadLetters: statement('maintain_dead_letters', 'SELECT sluice.prune_dead_letters($1::integer) AS taken'),
   dedupeKeys: statement('maintain_dedupe', 'SELECT sluice.prune_dedupe($1::integer) AS taken'),
+  receipts: statement('maintain_receipts', 'SELECT sluice.prune_receipts($1::integer) AS taken'),
   historyDropped: statement('maintain_dropped', 'SELECT sluice.drop_history() AS taken'),
   history: statement('maintain_history', 'SELECT sluice.prune_history($1::integer) AS taken'),
   leftovers: statement('maintain_leftovers', 'SELECT sluice.prune_leftovers($1::integer) AS taken'),

@@ -268,6 +268,7 @@ export const NO_ACTIONS = [
   'prune_dedupe',
   'prune_history',
   'prune_leftovers',
+  'prune_receipts',
   'remove_expired',
   'segments_to_drop',
 ]

@@ -1,14 +1,23 @@
-import { type JetStreamManager, jetstreamManager, type StoredMsg } from '@nats-io/jetstream'
-import { connect, type NatsConnection } from '@nats-io/transport-node'
+import {
+  AckPolicy,
+  type ConsumerConfig,
+  type JetStreamManager,
+  jetstream,
+  jetstreamManager,
+  type StoredMsg,
+} from '@nats-io/jetstream'
+import { connect, headers as headersOf, type NatsConnection, nanos } from '@nats-io/transport-node'
 import { onTestFinished, type TestContext } from 'vitest'
 import { NatsCluster } from '../../../faults/environment/nats-cluster.ts'
 import { NatsServer } from '../../../faults/environment/nats-server.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
+import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
 import { waitFor } from '../wait.ts'
 
 /** A NATS server, and a connection beside the relay's that makes and reads streams. It goes with the test. */
 export interface TestNats {
   readonly server: NatsServer
+  readonly connection: NatsConnection
   readonly manager: JetStreamManager
 }
 
@@ -17,7 +26,7 @@ export async function startNats(skip: TestContext['skip']): Promise<TestNats> {
   const server = (await NatsServer.start()) ?? skip('nats-server is not installed')
   onTestFinished(() => server.stop())
   const connection = await connected([server.url])
-  return { server, manager: await jetstreamManager(connection) }
+  return { server, connection, manager: await jetstreamManager(connection) }
 }
 
 /** Three servers with a stream on each of them. Skips the test where NATS is not installed. */
@@ -41,6 +50,31 @@ async function connected(servers: string[]): Promise<NatsConnection> {
   const connection = await connect({ servers, ...terms })
   onTestFinished(() => connection.close())
   return connection
+}
+
+/** Adds a durable pull consumer. What is not acked is free again after a second and a half. */
+export async function addConsumer(
+  manager: JetStreamManager,
+  stream: string,
+  name: string,
+  more: Partial<ConsumerConfig> = {},
+): Promise<void> {
+  const terms = { durable_name: name, ack_policy: AckPolicy.Explicit, ack_wait: nanos(1_500) }
+  await manager.consumers.add(stream, { ...terms, ...more })
+}
+
+/** Publishes messages under their ids, one after another. */
+export async function publishTo(
+  { connection }: Pick<TestNats, 'connection'>,
+  subject: string,
+  messages: readonly MessageToPublish[],
+): Promise<void> {
+  const client = jetstream(connection)
+  for (const { id, body, headers } of messages) {
+    const made = headersOf()
+    for (const [name, value] of Object.entries(headers)) made.set(name, value)
+    await client.publish(subject, body, { msgID: id, headers: made })
+  }
 }
 
 /** All messages of a stream, in its order. Each is asked for: a consumer whose leader changes would wait for ever. */

@@ -1,0 +1,27 @@
+import { untilAborted } from './until-aborted.ts'
+import { within } from './within.ts'
+
+/** A connection of an adapter. */
+interface Closable {
+  close(): Promise<void>
+}
+
+/** @throws what the adapter throws, or that it took too long: a connection that comes too late is closed. */
+export async function opened<Connection extends Closable>(
+  adapter: { open(signal: AbortSignal): Promise<Connection> },
+  signal: AbortSignal,
+): Promise<Connection> {
+  const opening = adapter.open(signal)
+  const connection = await untilAborted(opening, signal)
+  if (connection !== undefined) return connection
+  opening.then(closed).catch(() => undefined)
+  throw new Error('no connection in time')
+}
+
+/** Nothing is lost with a connection that does not close, or not in time. */
+export async function closed(connection: Closable): Promise<void> {
+  const closing = async () => connection.close()
+  await within(CLOSE_MS, closing(), () => undefined).catch(() => undefined)
+}
+
+const CLOSE_MS = 1_000

@@ -1,0 +1,95 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { readOptions } from '../enqueue/options.ts'
+import type { MessageRules } from '../enqueue/read-message.ts'
+import { checkSize } from '../enqueue/read-payload.ts'
+import { receiptKey } from '../enqueue/received.ts'
+import { errorText, isSluiceError } from '../errors.ts'
+import { validatePayload } from '../queues.ts'
+import type { InsertRow } from '../table/enqueue/insert-row.ts'
+import type { BuriedMessage, ReceiptKey } from '../table/receipt/receive.ts'
+import { letterOf, payloadOf } from './body.ts'
+import type { InboxPlan, ReadMessage } from './options.ts'
+import type { ReceivedMessage } from './receiver.ts'
+import { ownHeaders, relayedOf } from './relayed.ts'
+
+/** A received message as it is stored. */
+export interface Incoming {
+  readonly received: ReceivedMessage
+  /** Undefined: it has no id, and gets no receipt. */
+  readonly key: ReceiptKey | undefined
+  /** A row of its queue; or a dead letter, because it can never be one. */
+  readonly content:
+    | { readonly kind: 'row'; readonly row: InsertRow }
+    | { readonly kind: 'letter'; readonly letter: BuriedMessage }
+}
+
+/** Reads a message. Returns a promise only if the queue has a schema. */
+export function readIncoming(
+  rules: MessageRules,
+  plan: InboxPlan,
+  received: ReceivedMessage,
+): Incoming | Promise<Incoming> {
+  let key: ReceiptKey | undefined
+  try {
+    const facts = factsOf(plan, received)
+    key = receiptKey('message', facts.source, facts.id)
+    const row = rowOf(rules, received, facts)
+    const accepted: Incoming = { received, key, content: { kind: 'row', row } }
+    return rules.definitions?.[plan.queue]?.schema === undefined ? accepted : checked(rules, plan.queue, accepted, row)
+  } catch (error) {
+    return refused({ received, key }, reasonOf(error))
+  }
+}
+
+/** The same message as a dead letter. */
+export function refused({ received, key }: Pick<Incoming, 'received' | 'key'>, reason: string): Incoming {
+  return { received, key, content: { kind: 'letter', letter: letterOf(received, reason) } }
+}
+
+async function checked(rules: MessageRules, queue: string, accepted: Incoming, row: InsertRow): Promise<Incoming> {
+  try {
+    const payload: unknown = JSON.parse(row.payload)
+    await validatePayload(rules.definitions?.[queue], payload, 'message.body', `the schema of queue ${queue}`)
+    return accepted
+  } catch (error) {
+    return refused(accepted, reasonOf(error))
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return isSluiceError(error) ? error.message : errorText(error)
+}
+
+interface Facts extends ReadMessage {
+  readonly schemaVersion: number | undefined
+}
+
+/** What `read` says, else what a relay has said, else what the receiver has found. */
+function factsOf(plan: InboxPlan, received: ReceivedMessage): Facts {
+  const said = readBy(plan, received)
+  const found = relayedOf(received) ?? { ...received, source: plan.source, schemaVersion: undefined }
+  return {
+    id: said.id ?? found.id,
+    source: said.source ?? found.source,
+    type: said.type ?? found.type,
+    orderingKey: said.orderingKey ?? found.orderingKey,
+    payload: said.payload,
+    schemaVersion: found.schemaVersion,
+  }
+}
+
+function readBy({ read }: InboxPlan, received: ReceivedMessage): ReadMessage {
+  if (read === undefined) return {}
+  const said = read(received)
+  checkKeys('read', said, ['id', 'source', 'type', 'orderingKey', 'payload'], 'As in { id: headers.id }')
+  return said
+}
+
+function rowOf({ payloadLimitBytes }: MessageRules, received: ReceivedMessage, facts: Facts): InsertRow {
+  const { type, orderingKey, schemaVersion } = facts
+  const columns = readOptions({ headers: ownHeaders(received), type, orderingKey, schemaVersion }, 'message')
+  checkSize(columns.headers, 'message.headers', payloadLimitBytes)
+  const payload = payloadOf(received, facts.payload)
+  checkSize(payload, 'message.body', payloadLimitBytes)
+  return { ...columns, payload }
+}

@@ -1,0 +1,40 @@
+import { pause } from '../basics/pause.ts'
+import { wordsOf } from '../basics/words-of.ts'
+import { Breaker } from '../relay/breaker.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { InboxPlan } from './options.ts'
+
+/** The broker, or the database: whether it is out of reach, and when it is tried again. */
+export class Side {
+  readonly #name: 'receiver' | 'database'
+  readonly #plan: InboxPlan
+  readonly #report: Report
+  readonly #breaker: Breaker
+
+  constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
+    this.#name = name
+    this.#plan = plan
+    this.#report = report
+    this.#breaker = new Breaker(plan.breaker)
+  }
+
+  /** It is out of reach, or does not do what it is asked. */
+  failed(thrown: unknown): void {
+    const { queue, from } = this.#plan
+    const terms = this.#breaker.failed()
+    const error = wordsOf(thrown)
+    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, error, ...terms })
+  }
+
+  answered(): void {
+    const since = this.#breaker.answered()
+    if (since === undefined) return
+    const { queue, from } = this.#plan
+    this.#report({ kind: 'inbox.available', queue, receiver: from.system, side: this.#name, since })
+  }
+
+  /** Waits until it is to be tried again, at most until the signal aborts. */
+  async untilNextTry(signal: AbortSignal): Promise<void> {
+    if (this.#breaker.isDown) await pause(this.#breaker.waitMs, signal)
+  }
+}

@@ -1,0 +1,81 @@
+import { checkAlphabet } from '../enqueue/alphabet-check.ts'
+import type { EnqueueContext } from '../enqueue/enqueue.ts'
+import { chunksOf, namesAt } from '../enqueue/read-list.ts'
+import { ownTransaction, within } from '../enqueue/within.ts'
+import { insertMessages } from '../table/enqueue/insert.ts'
+import type { InsertRow } from '../table/enqueue/insert-row.ts'
+import { buryReceived, type ReceiptKey, writeReceipts } from '../table/receipt/receive.ts'
+import type { Execute } from '../table/statement.ts'
+import type { Incoming } from './incoming.ts'
+import type { InboxPlan } from './options.ts'
+
+/** What a transaction has made of the messages of a batch. */
+export interface Stored {
+  readonly enqueued: number
+  readonly duplicates: number
+  readonly letters: readonly { readonly id: string; readonly reason: string }[]
+}
+
+/**
+ * Stores the messages of a batch in one transaction: a receipt of each, and those that had none in their order.
+ *
+ * @throws SluiceError as `enqueueMany`, and the server's errors: then nothing is stored, unless it is COMMIT_FAILED
+ */
+export async function storeBatch(
+  context: EnqueueContext,
+  plan: InboxPlan,
+  batch: readonly Incoming[],
+): Promise<Stored> {
+  let letters: Stored['letters'] = []
+  const rows = batch.flatMap(({ content }) => (content.kind === 'row' ? [content.row] : []))
+  const enqueued = await context.sends.run('enqueue', plan.queue, rows, (marked) =>
+    within(context, ownTransaction, async (execute) => {
+      const fresh = await freshOf(execute, plan, batch)
+      letters = await buryAll(execute, plan.queue, fresh)
+      return insertAll(context, execute, plan.queue, rowsOf(batch, marked, fresh))
+    }),
+  )
+  return { enqueued: enqueued.length, letters, duplicates: batch.length - enqueued.length - letters.length }
+}
+
+/** Those without a receipt until now. A message without an id has none, and is always new. */
+async function freshOf(
+  execute: Execute,
+  { queue, retentionMs }: InboxPlan,
+  batch: readonly Incoming[],
+): Promise<ReadonlySet<Incoming>> {
+  const keyed = batch.filter((one): one is Incoming & { readonly key: ReceiptKey } => one.key !== undefined)
+  const keys = keyed.map(({ key }) => key)
+  const places = keys.length === 0 ? [] : await writeReceipts(execute, queue, keys, retentionMs)
+  const isFresh = new Set<Incoming | undefined>(places.map((place) => keyed[place]))
+  return new Set(batch.filter((one) => one.key === undefined || isFresh.has(one)))
+}
+
+/** @param marked the rows of the batch in their order, perhaps with a trace context */
+function rowsOf(
+  batch: readonly Incoming[],
+  marked: readonly InsertRow[],
+  fresh: ReadonlySet<Incoming>,
+): readonly InsertRow[] {
+  return batch.filter(({ content }) => content.kind === 'row').flatMap((one, at) => (fresh.has(one) ? marked[at]! : []))
+}
+
+async function insertAll(
+  context: EnqueueContext,
+  execute: Execute,
+  queue: string,
+  rows: readonly InsertRow[],
+): Promise<string[]> {
+  if (rows.length === 0) return []
+  await checkAlphabet(context.alphabet, execute, rows, (at) => namesAt('messages', at))
+  const ids: string[] = []
+  for (const chunk of chunksOf(rows)) ids.push(...(await insertMessages(execute, queue, chunk)))
+  return ids
+}
+
+async function buryAll(execute: Execute, queue: string, fresh: ReadonlySet<Incoming>): Promise<Stored['letters']> {
+  const letters = [...fresh].flatMap(({ content }) => (content.kind === 'letter' ? [content.letter] : []))
+  if (letters.length === 0) return []
+  const ids = await buryReceived(execute, queue, letters)
+  return letters.map(({ reason }, at) => ({ id: ids[at] ?? '', reason }))
+}

@@ -1,0 +1,30 @@
+import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
+import { expected } from '../errors.ts'
+
+/** Options of the client that a user may give. */
+export type ClientOptions = Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'>
+
+/** Connects once: to any of the servers, and not again. */
+export function connectOnce(servers: readonly string[], options: ClientOptions | undefined): Promise<NatsConnection> {
+  return connect({
+    name: 'sluice',
+    timeout: CONNECT_MS,
+    // They make two errors with a stack for each message: a fifth of the processor.
+    noAsyncTraces: true,
+    ...options,
+    servers: [...servers],
+    // What is under way fails at once when the connection ends; another one is opened with the next try.
+    reconnect: false,
+    waitOnFirstConnect: false,
+  })
+}
+
+/** @throws SluiceError OPTION_INVALID */
+export function serversOf(what: string, servers: unknown, remedy: string): readonly string[] {
+  const all: unknown = typeof servers === 'string' ? [servers] : servers
+  if (Array.isArray(all) && all.length > 0 && all.every((server) => typeof server === 'string')) return all
+  throw expected('OPTION_INVALID', what, 'one or more addresses', servers, remedy)
+}
+
+/** A server that is stopped accepts a connection and says nothing. There may be others. */
+const CONNECT_MS = 2_000

@@ -1,0 +1,76 @@
+import { AckPolicy, type ConsumerConfig, jetstream } from '@nats-io/jetstream'
+import { checkKeys } from '../basics/check-keys.ts'
+import { expected } from '../errors.ts'
+import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
+import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
+import { NatsReceiver } from './nats-receiver.ts'
+
+/** From where an inbox receives in NATS JetStream. */
+export interface FromNatsOptions {
+  /** The servers: of a cluster name all, because after an outage the inbox connects to any of these. */
+  readonly servers: string | readonly string[]
+  /** The name of the stream. */
+  readonly stream: string
+  /** The name of its consumer: a durable pull consumer with explicit acks, which must exist. */
+  readonly consumer: string
+  /** Options of the client, such as `user` and `pass`, `authenticator` or `tls`. */
+  readonly connection?: ClientOptions | undefined
+}
+
+/**
+ * Receives from a consumer of NATS JetStream. The id of a message is its header `Nats-Msg-Id`.
+ *
+ * @throws SluiceError OPTION_INVALID
+ *
+ * @example sluice.inbox('orders-in', { from: fromNats({ servers: 'nats://localhost', stream: 'shop', consumer: 'billing' }) }).start()
+ */
+export function fromNats(options: FromNatsOptions): Receiver {
+  checkKeys('fromNats', options, ['servers', 'stream', 'consumer', 'connection'], REMEDY)
+  const servers = serversOf('fromNats.servers', options.servers, REMEDY)
+  for (const name of ['stream', 'consumer'] as const) {
+    if (typeof options[name] !== 'string' || options[name] === '')
+      throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)
+  }
+  return { system: 'nats', open: () => open(options, servers) }
+}
+
+const REMEDY = "As in fromNats({ servers: 'nats://a', stream: 'shop', consumer: 'billing' })"
+
+async function open(options: FromNatsOptions, servers: readonly string[]): Promise<ReceiverConnection> {
+  const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection })
+  try {
+    const consumer = await jetstream(connection).consumers.get(options.stream, options.consumer)
+    const info = await consumer.info(true)
+    checkConsumer(info.config)
+    const waitMs = info.num_ack_pending > 0 ? ackWaitMs(info.config) + MARGIN_MS : 0
+    return new NatsReceiver(connection, consumer, waitMs, mostOf(info.config))
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+/** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
+function checkConsumer(config: ConsumerConfig): void {
+  const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1 } = config
+  const what = `consumer ${durable ?? name ?? ''}`
+  if (acks === AckPolicy.None) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
+  if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
+  const ackMs = ackWaitMs(config)
+  if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
+}
+
+/** How many messages it delivers at a time: it waits for acks before it delivers more. */
+function mostOf({ max_ack_pending: unacked = 0, max_batch: batch = 0 }: ConsumerConfig): number {
+  return Math.min(...[unacked, batch].filter((most) => most > 0))
+}
+
+function ackWaitMs({ ack_wait: nanoseconds = 30e9 }: ConsumerConfig): number {
+  return nanoseconds / 1e6
+}
+
+/** A connection that is cut off is lost after two of them without an answer. */
+const PING_MS = 10_000
+const LEAST_ACK_MS = 1_000
+/** The server looks for what has not been acked a moment after its time is up. */
+const MARGIN_MS = 250

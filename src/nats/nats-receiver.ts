@@ -1,0 +1,98 @@
+import type { Consumer, JsMsg } from '@nats-io/jetstream'
+import type { NatsConnection } from '@nats-io/transport-node'
+import { pause } from '../basics/pause.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
+import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+
+/** A connection to a consumer of JetStream. */
+export class NatsReceiver implements ReceiverConnection {
+  readonly #connection: NatsConnection
+  readonly #consumer: Consumer
+  /** Until then the server may keep what a connection before this one had, and would deliver later messages first. */
+  readonly #freeAtMs: number
+  /** What has been received and not acked. */
+  readonly #out = new Map<ReceivedMessage, JsMsg>()
+  /** How many messages the consumer delivers before it waits for acks. */
+  readonly #most: number
+  #onLost: (error: Error) => void = () => undefined
+  /** How many more messages there were, as the last one said. */
+  #more = 0
+
+  constructor(connection: NatsConnection, consumer: Consumer, waitMs: number, most: number) {
+    this.#connection = connection
+    this.#consumer = consumer
+    this.#freeAtMs = performance.now() + waitMs
+    this.#most = most
+    void connection.closed().then((error) => this.#onLost(error ?? new Error('the connection is closed')))
+  }
+
+  async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
+    const waitMs = this.#freeAtMs - performance.now()
+    if (waitMs > 0) await pause(waitMs, signal)
+    while (!signal.aborted) {
+      const room = Math.min(most, this.#most)
+      const messages = this.#more > 0 ? await this.#fetch(Math.min(room, this.#more)) : await this.#wait(room, signal)
+      this.#more = moreBehind(messages.at(-1))
+      if (messages.length > 0) return messages.map((message) => this.#given(message))
+    }
+    return []
+  }
+
+  async ack(messages: readonly ReceivedMessage[]): Promise<void> {
+    for (const message of messages) {
+      this.#out.get(message)?.ack()
+      this.#out.delete(message)
+    }
+    await this.#flush()
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close()
+  }
+
+  /** The server has all acks when it answers to what was sent behind them. The client forgets this when the connection ends. */
+  async #flush(): Promise<void> {
+    const answered = Promise.withResolvers<void>()
+    this.#onLost = answered.reject
+    this.#connection.flush().then(answered.resolve, answered.reject)
+    await answered.promise
+  }
+
+  /** Waits for one message, and takes those that are there with it. */
+  async #wait(most: number, signal: AbortSignal): Promise<readonly JsMsg[]> {
+    const first = await untilAborted(this.#consumer.next({ expires: WAIT_MS }), signal)
+    // None came in time.
+    if (first === undefined || first === null) return []
+    const more = Math.min(most - 1, moreBehind(first))
+    return more > 0 ? [first, ...(await this.#fetch(more))] : [first]
+  }
+
+  /** So many messages that are there; fewer, after a second, if another process has taken some. */
+  async #fetch(count: number): Promise<readonly JsMsg[]> {
+    const messages: JsMsg[] = []
+    for await (const message of await this.#consumer.fetch({ max_messages: count, expires: LEAST_MS }))
+      messages.push(message)
+    return messages
+  }
+
+  #given(message: JsMsg): ReceivedMessage {
+    const headers: Record<string, string> = {}
+    for (const [name, [value = '']] of message.headers ?? []) if (!ORDERS.test(name)) headers[name] = value
+    const id = message.headers?.get('Nats-Msg-Id') || undefined
+    const given = { id, body: message.data, headers }
+    this.#out.set(given, message)
+    return given
+  }
+}
+
+/** How many messages the server has behind this one. It does not count those that it delivers again. */
+function moreBehind(message: JsMsg | undefined): number {
+  if (message === undefined) return 0
+  return message.redelivered ? MANY : message.info.pending
+}
+
+const ORDERS = /^nats-/i
+const MANY = 1_000
+const WAIT_MS = 5_000
+/** The client asks for no less. */
+const LEAST_MS = 1_000

@@ -1,0 +1,53 @@
+import { type Execute, numberOf, statement, textOf } from '../statement.ts'
+
+/** What tells a message from outside of the database from all others. */
+export interface ReceiptKey {
+  readonly source: string
+  readonly id: string
+}
+
+/** A received message that can never be enqueued, as a dead letter: JSON, JSON, and why. */
+export interface BuriedMessage {
+  readonly payload: string
+  readonly headers: string
+  readonly reason: string
+}
+
+/**
+ * Writes a receipt for each message, and returns the places, in the list, of those that had none. Another transaction that
+ * writes one of them is waited for.
+ */
+export async function writeReceipts(
+  execute: Execute,
+  queue: string,
+  keys: readonly ReceiptKey[],
+  retentionMs: number,
+): Promise<readonly number[]> {
+  const given = JSON.stringify(keys.map(({ source, id }) => [source, id]))
+  const rows = await execute(RECEIVE, [queue, given, retentionMs])
+  return rows.map((row) => numberOf(row, 'place'))
+}
+
+/** Makes dead letters, and returns their ids in the same order. */
+export async function buryReceived(
+  execute: Execute,
+  queue: string,
+  messages: readonly BuriedMessage[],
+): Promise<readonly string[]> {
+  const given = messages.map(
+    ({ payload, headers, reason }) => `{"payload":${payload},"headers":${headers},"reason":${JSON.stringify(reason)}}`,
+  )
+  const rows = await execute(BURY, [queue, `[${given.join(',')}]`])
+  return rows.map((row) => textOf(row, 'id'))
+}
+
+const RECEIVE = statement(
+  'receive',
+  'SELECT r AS place FROM sluice_private.receive($1::text, $2::text::jsonb, $3::double precision) AS r',
+)
+
+const BURY = statement(
+  'bury_received',
+  'SELECT b AS id FROM sluice_private.bury_received($1::text, $2::text::jsonb) AS b',
+  ['id'],
+)

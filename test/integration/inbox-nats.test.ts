@@ -1,0 +1,132 @@
+import { AckPolicy } from '@nats-io/jetstream'
+import { nanos } from '@nats-io/transport-node'
+import { expect } from 'vitest'
+import { fromNats } from '../../src/nats/from-nats.ts'
+import { nats } from '../../src/nats/nats.ts'
+import { payloadsOf } from '../support/rows/rows.ts'
+import { addConsumer, publishTo, startNats } from '../support/servers/nats.ts'
+import { test as base, put } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+
+const test = base.extend('broker', ({ skip }) => startNats(skip))
+const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
+const letter = (n: number) => ({ id: `m-${n}`, body: String(n), headers: {} })
+
+test('an inbox enqueues what a relay has published, with type, key and headers, and nothing of the broker’s', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  const options = { type: 'order.placed', orderingKey: 'grüße', headers: { tracestate: 'a=b' } }
+  await put(sluice, queue, [{ id: 7, name: 'é' }], options)
+  await sluice.relay(queue, { to: nats({ servers: server.url, subject: 'shop', stream: 'shop' }) }).runOnce()
+  const inbox = sluice.inbox(`${queue}.in`, {
+    from: fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' }),
+  })
+  expect(await inbox.runOnce({ wait: '500ms' })).toEqual({ enqueued: 1, duplicates: 0, dead: 0 })
+  const stored = 'SELECT payload, type, ordering_key, headers FROM sluice.message WHERE queue = $1'
+  expect(await database.sql(stored, [`${queue}.in`])).toEqual([
+    { payload: { id: 7, name: 'é' }, type: 'order.placed', ordering_key: 'grüße', headers: { tracestate: 'a=b' } },
+  ])
+  expect((await manager.consumers.info('shop', 'inbox')).num_ack_pending).toBe(0)
+  expect(await inbox.runOnce({ wait: '200ms' })).toEqual({ enqueued: 0, duplicates: 0, dead: 0 })
+})
+
+test('a message without an id is a dead letter, and a publisher’s own id makes it one message', async ({
+  database,
+  sluice,
+  queue,
+  broker,
+}) => {
+  const { server, manager, connection } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'], duplicate_window: nanos(100) })
+  await addConsumer(manager, 'shop', 'inbox')
+  connection.publish('shop', '1')
+  await publishTo(broker, 'shop', [letter(2)])
+  await waitFor(
+    async () => {
+      await publishTo(broker, 'shop', [letter(2)])
+      return (await manager.streams.info('shop')).state.messages >= 3
+    },
+    { what: 'a copy in the stream' },
+  )
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  expect(await sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })).toEqual({
+    enqueued: 1,
+    duplicates: 1,
+    dead: 1,
+  })
+  expect(await payloadsOf(database, queue)).toEqual([2])
+})
+
+test.for([
+  ['ack_policy: expected explicit, received "none"', { ack_policy: AckPolicy.None }],
+  ['max_deliver: expected -1, any number of times, received 5', { max_deliver: 5 }],
+  ['ack_wait: expected at least one second, received "100 ms"', { ack_wait: nanos(100) }],
+] as const)(
+  'a consumer that may lose messages is refused by name: %s',
+  async ([words, terms], { sluice, queue, log, broker: { server, manager } }) => {
+    await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+    await addConsumer(manager, 'shop', 'inbox', terms)
+    const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+    await sluice.inbox(queue, { from }).runOnce({ wait: '100ms' })
+    expect(log.of('inbox.unavailable')[0]?.error).toContain(`consumer inbox.${words}`)
+  },
+)
+
+test('a missing consumer is named, and the inbox goes on when it has been made', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker,
+}) => {
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await publishTo(broker, 'shop', [letter(1)])
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
+  expect(await log.first('inbox.unavailable')).toMatchObject({
+    receiver: 'nats',
+    side: 'receiver',
+    error: expect.stringContaining('consumer not found'),
+  })
+  await addConsumer(manager, 'shop', 'inbox')
+  await log.first('inbox.available')
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the message' })
+  await running.drain()
+})
+
+test('an inbox goes on with a server that was killed and started again, in order and without copies', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker,
+}) => {
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  const numbers = Array.from({ length: 600 }, (_, n) => n)
+  await publishTo(broker, 'shop', numbers.map(letter))
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  const running = sluice.inbox(queue, { from, batchSize: 20, breaker: QUICK }).start()
+  await waitFor(() => log.of('inbox.stored').length >= 3, { what: 'some batches' })
+  await server.kill()
+  await log.first('inbox.unavailable')
+  await server.run()
+  await waitFor(async () => (await payloadsOf(database, queue)).length >= 600, { what: 'all messages' })
+  await running.drain()
+  expect(await payloadsOf(database, queue)).toEqual(numbers)
+})
+
+test('options that make no sense are refused by name', () => {
+  const given = { servers: 'nats://a', stream: 'shop', consumer: 'inbox' }
+  expect(() => fromNats({ ...given, servers: [] })).toThrow('fromNats.servers: expected one or more addresses')
+  expect(() => fromNats({ ...given, stream: '' })).toThrow('fromNats.stream: expected the name of a stream')
+  expect(() => fromNats({ ...given, consumer: undefined as never })).toThrow('fromNats.consumer: expected')
+  expect(() => fromNats({ ...given, subject: 'a' } as never)).toThrow('fromNats')
+})
