@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, onTestFinished } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
+import { freePort } from '../../server/free-port.ts'
 import { redis } from '../../src/redis/redis.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { type ConformanceSubject, conformance } from '../../src/testing/conformance.ts'
@@ -221,7 +222,12 @@ test('a message that a replica lacks is not confirmed, however often it is tried
 })
 
 test('a server of a Redis Cluster is out of reach, and says why', async ({ database, sluice, queue, log, skip }) => {
-  const { server, client } = await startRedis(skip, ['--cluster-enabled', 'yes'])
+  const { server, client } = await startRedis(skip, [
+    '--cluster-enabled',
+    'yes',
+    '--cluster-port',
+    String(await freePort()),
+  ])
   await client.cluster('ADDSLOTSRANGE', 0, 16_383)
   await put(sluice, queue, [1])
   await sluice.relay(queue, { to: redis({ url: server.url, stream: 'shop' }) }).runOnce()
