@@ -6,10 +6,12 @@ import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
 import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions } from './streams.ts'
+import type { WebhooksOptions } from './webhooks/options.ts'
 
 /**
  * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads
- * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published.
+ * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published, and one with the
+ * mode `webhooks` is sent to its endpoints.
  *
  * @example
  * export default defineWorker(sluice, {
@@ -60,6 +62,7 @@ type WorkOfQueue<Definitions extends QueueDefinitions | undefined, Name extends 
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'transactional', Transactional>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'leased', LeasedPipelineOptions>
   | Relayed
+  | Sent
 
 type WorkOfGroup<
   Definitions extends QueueDefinitions | undefined,
@@ -70,6 +73,7 @@ type WorkOfGroup<
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
 type Relayed = RelayOptions & { readonly mode: 'relay'; readonly handle?: undefined; readonly handleBatch?: undefined }
+type Sent = WebhooksOptions & { readonly mode: 'webhooks'; readonly handle?: undefined; readonly handleBatch?: undefined }
 type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
@@ -79,12 +83,12 @@ type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In exten
   )
 
 /** The work of one queue, as it is run. */
-export type QueueWork = HandledWork | RelayedWork
+export type QueueWork = HandledWork | OutgoingWork
 
 interface CommonWork {
   /** The queue, or the stream that a group reads. */
   readonly name: string
-  /** The options of its pipeline, or its relay, which checks them. */
+  /** The options of its pipeline, its relay or its webhooks, which checks them. */
   readonly options: Readonly<Record<string, unknown>>
 }
 
@@ -93,8 +97,9 @@ export interface HandledWork extends CommonWork {
   readonly handler: (message: never, context: never) => unknown
 }
 
-interface RelayedWork extends CommonWork {
-  readonly kind: 'relay'
+/** The messages leave the database, by no handler of the worker's. */
+export interface OutgoingWork extends CommonWork {
+  readonly kind: 'relay' | 'webhooks'
 }
 
 /** Of any copy of the package: `sluice work` may run from another one. */
@@ -126,7 +131,8 @@ function readWork(queue: string, work: unknown): QueueWork {
     return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
-    if (options.mode === 'relay') return relayed(queue, work as Record<string, unknown>)
+    if (options.mode === 'relay' || options.mode === 'webhooks')
+      return outgoing(queue, options.mode, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -149,18 +155,13 @@ function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pi
 }
 
 /** @throws SluiceError OPTION_INVALID */
-function relayed(queue: string, work: Readonly<Record<string, unknown>>): RelayedWork {
+function outgoing(queue: string, kind: OutgoingWork['kind'], work: Readonly<Record<string, unknown>>): OutgoingWork {
   const { mode: _, ...options } = work
-  const handler = KINDS.find((kind) => options[kind] !== undefined)
-  if (handler === undefined) return { name: queue, options, kind: 'relay' }
-  const name = `the worker's ${JSON.stringify(queue)}`
-  throw expected(
-    'OPTION_INVALID',
-    name,
-    'no handler with the mode relay',
-    handler,
-    "As in { mode: 'relay', to: nats({ … }) }",
-  )
+  const handler = KINDS.find((name) => options[name] !== undefined)
+  if (handler === undefined) return { name: queue, options, kind }
+  const what = `the worker's ${JSON.stringify(queue)}`
+  const remedy = kind === 'relay' ? "As in { mode: 'relay', to: nats({ … }) }" : "As in { mode: 'webhooks' }"
+  throw expected('OPTION_INVALID', what, `no handler with the mode ${kind}`, handler, remedy)
 }
 
 const KINDS = ['handle', 'handleBatch'] as const

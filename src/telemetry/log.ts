@@ -138,6 +138,9 @@ function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, work
 type OtherKind =
   | 'relay.unavailable'
   | 'relay.available'
+  | 'endpoint.failing'
+  | 'endpoint.disabled'
+  | 'endpoint.unnoted'
   | 'retryPolicy.unknown'
   | 'queue.backlog'
   | 'retryPolicy.failed'
@@ -185,6 +188,7 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
 function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
   if ('destination' in event) return lineOfRelay(event)
+  if ('endpoint' in event) return lineOfEndpoint(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
@@ -215,6 +219,14 @@ function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string 
   if (event.kind === 'relay.available') return ['info', `${destination} is back, which was out of reach since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
   return ['warn', `${destination} is out of reach since ${since}, ${again}: ${event.error}`]
+}
+
+function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {
+  const { endpoint } = event
+  if (event.kind === 'endpoint.unnoted')
+    return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
+  if (event.kind === 'endpoint.disabled') return ['error', `endpoint ${endpoint} is disabled: ${event.reason}`]
+  return ['warn', `endpoint ${endpoint} has failed since ${event.since.toISOString()}: ${event.error}`]
 }
 
 interface OfMessage {

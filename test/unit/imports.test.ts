@@ -16,8 +16,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ['handle'],
   ['demand'],
   ['modes', 'services', 'pull'],
+  ['outbound'],
   ['process', 'operate'],
-  ['pipeline', 'rx', 'relay'],
+  ['pipeline', 'rx', 'relay', 'webhooks'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'otel', 'nats', 'index'],
 ]
