@@ -25,6 +25,7 @@ const WITH_PROMISES = [
   'ordering',
   'schedules',
   'relay',
+  'webhooks',
 ]
 
 /** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */
