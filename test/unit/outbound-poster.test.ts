@@ -116,16 +116,16 @@ describe('a request', () => {
 
   test('goes to no name whose address changes after it was judged', async () => {
     const receiver = await startReceiver()
-    const answers = ['8.8.8.8', '127.0.0.1']
+    const answers = ['192.0.2.1', '127.0.0.1']
     const asked: string[] = []
     const rebinding: Resolve = (hostname, _options, callback) => {
       asked.push(hostname)
       const address = answers[Math.min(asked.length, answers.length) - 1] ?? ''
       callback(null, [{ address, family: 4 } satisfies LookupAddress])
     }
-    const poster = posterFor(receiver, { networks: ['8.8.8.8/32'], timeout: '1s' }, rebinding)
+    const poster = posterFor(receiver, { networks: ['192.0.2.0/24'], timeout: '1s' }, rebinding)
     const request = requestTo(`http://rebinding.example:${receiver.port}`)
-    // The judged address, which does not answer here, or is out of reach: never the other one.
+    // To the judged address, which belongs to no machine, and never to the other one.
     await expect(poster.post(request, going)).rejects.toThrow()
     expect(asked).toHaveLength(1)
     await expect(poster.post(request, going)).rejects.toThrow('127.0.0.1')
