@@ -34,6 +34,14 @@ describe('a disabled endpoint', () => {
     expect(await sluice.endpoints.list(queue, { state: 'disabled' })).toMatchObject([
       { name: 'off', disabledReason: 'moved', disabledAt: expect.any(Date), disabledBy: expect.any(String) },
     ])
+    const { headline, others } = await sluice.operate.queues.explain(queue)
+    expect([headline, ...others]).toContainEqual(
+      expect.objectContaining({
+        reason: 'endpoint_disabled',
+        explanation: expect.stringContaining('"moved"'),
+        remedy: `SELECT sluice.endpoint_enable('${queue}', 'off');`,
+      }),
+    )
     expect(await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)).toMatchObject([{ endpoint: 'on' }])
     expect(await sluice.endpoints.enable(queue, 'off')).toBe(true)
     expect(await sluice.endpoints.enable(queue, 'off')).toBe(false)
