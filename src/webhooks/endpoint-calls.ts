@@ -26,7 +26,7 @@ export interface EndpointCallsOptions {
  */
 export class EndpointCalls {
   readonly #reads: Gathered<string, CalledEndpoint | undefined>
-  readonly #notes: Gathered<AttemptsNote, void>
+  readonly #notes: Gathered<AttemptsNote, undefined>
   readonly #options: EndpointCallsOptions
 
   constructor(options: EndpointCallsOptions) {
@@ -40,6 +40,7 @@ export class EndpointCalls {
     return this.#reads.ask(name)
   }
 
+  /** Resolves when it is committed. */
   note(note: AttemptsNote): Promise<void> {
     return this.#notes.ask(note)
   }
@@ -50,7 +51,7 @@ export class EndpointCalls {
     return names.map((name) => found.get(name))
   }
 
-  async #noteAll(notes: readonly AttemptsNote[]): Promise<readonly void[]> {
+  async #noteAll(notes: readonly AttemptsNote[]): Promise<readonly undefined[]> {
     const { inTransaction, alphabet, queue, disableMs, onChange } = this.#options
     const merged = mergedByName(notes)
     const changes = await inTransaction(async (execute) => {
@@ -67,7 +68,7 @@ export class EndpointCalls {
 }
 
 /** One note for each endpoint, with the status and the error of its last attempt. */
-export function mergedByName(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
+function mergedByName(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
   const merged = new Map<string, AttemptsNote>()
   for (const note of notes) {
     const before = merged.get(note.name)

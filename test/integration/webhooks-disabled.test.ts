@@ -13,6 +13,8 @@ function failFor(database: TestDatabase, queue: string, ago: string, last = '1 m
 }
 
 const EVENT = { type: 'a', payload: 1 }
+/** What has failed is not tried again in a test. */
+const RETRY = { kind: 'fixed', delay: '1h' } as const
 
 describe('a disabled endpoint', () => {
   test('the messages of a disabled endpoint wait, and go on when it is enabled', async ({
@@ -76,7 +78,7 @@ describe('a disabled endpoint', () => {
     receiver.answer = answering(500)
     const fail = async () => {
       await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
-      await sendDue(sluice, queue, receiver)
+      await sendDue(sluice, queue, receiver, { retry: RETRY })
     }
     await fail()
     await failFor(database, queue, '25 hours')
@@ -100,7 +102,7 @@ describe('a disabled endpoint', () => {
     const send = async (status: number) => {
       receiver.answer = answering(status)
       await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
-      await sendDue(sluice, queue, receiver)
+      await sendDue(sluice, queue, receiver, { retry: RETRY })
       return sluice.endpoints.get(queue, 'e')
     }
     await send(500)
