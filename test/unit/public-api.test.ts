@@ -319,6 +319,7 @@ test('sluice.streams, groups and schedules are the objects of sluice.operate', (
   expect(streams).toBe(operate.streams)
   expect(groups).toBe(operate.groups)
   expect(schedules).toBe(operate.schedules)
+  expect(sluice.endpoints).toBe(operate.endpoints)
 })
 
 /** The names of the types in the export lists of a file, and of those declared in it. */
