@@ -1,6 +1,6 @@
 import type { RetryPolicy } from '../retry-policy.ts'
 
-/** How often a webhook is tried: for three days and a half, so that a server may be down over a weekend. */
+/** How often a webhook is tried: for three days, so that a server may be down over a weekend. */
 export const WEBHOOK_ATTEMPTS = 10
 
 /** The waits after each failed attempt, each up to 20 % shorter by chance, so that a backlog does not come back at once. */
