@@ -73,7 +73,11 @@ type WorkOfGroup<
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
 type Relayed = RelayOptions & { readonly mode: 'relay'; readonly handle?: undefined; readonly handleBatch?: undefined }
-type Sent = WebhooksOptions & { readonly mode: 'webhooks'; readonly handle?: undefined; readonly handleBatch?: undefined }
+type Sent = WebhooksOptions & {
+  readonly mode: 'webhooks'
+  readonly handle?: undefined
+  readonly handleBatch?: undefined
+}
 type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
@@ -98,9 +102,7 @@ export interface HandledWork extends CommonWork {
 }
 
 /** The messages leave the database, by no handler of the worker's. */
-export interface OutgoingWork extends CommonWork {
-  readonly kind: 'relay' | 'webhooks'
-}
+type OutgoingWork = (CommonWork & { readonly kind: 'relay' }) | (CommonWork & { readonly kind: 'webhooks' })
 
 /** Of any copy of the package: `sluice work` may run from another one. */
 const WORKER = Symbol.for('sluice.worker')
@@ -131,8 +133,7 @@ function readWork(queue: string, work: unknown): QueueWork {
     return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
-    if (options.mode === 'relay' || options.mode === 'webhooks')
-      return outgoing(queue, options.mode, work as Record<string, unknown>)
+    if (isOutgoing(options.mode)) return outgoing(queue, options.mode, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -152,6 +153,10 @@ function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pi
   if (group !== undefined) return { name, options: { ...others, group } }
   const remedy = "As in 'orders:billing': { mode: 'group', handle: … }"
   throw expected('OPTION_INVALID', 'a worker with the mode group', 'a name <stream>:<group>', queue, remedy)
+}
+
+function isOutgoing(mode: unknown): mode is OutgoingWork['kind'] {
+  return mode === 'relay' || mode === 'webhooks'
 }
 
 /** @throws SluiceError OPTION_INVALID */

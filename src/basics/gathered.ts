@@ -5,7 +5,7 @@
 export class Gathered<Question, Answer> {
   readonly #answer: (questions: readonly Question[]) => Promise<readonly Answer[]>
   readonly #most: number
-  #asked: Asked<Question, Answer>[] = []
+  readonly #asked: Asked<Question, Answer>[] = []
   #running = false
 
   /**

@@ -46,12 +46,21 @@ export function checkEndpointName(name: unknown): string {
 /** A secret, which no error quotes; null: none is given. @throws SluiceError OPTION_INVALID */
 export function secretOf(what: string, secret: unknown): string | null {
   if (secret === undefined) return null
-  if (typeof secret === 'string' && /^whsec_(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(secret)) {
+  if (
+    typeof secret === 'string' &&
+    /^whsec_(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(secret)
+  ) {
     const bytes = Buffer.from(secret.slice('whsec_'.length), 'base64').byteLength
     if (bytes >= 24 && bytes <= 64) return secret
   }
   const received = typeof secret === 'string' ? 'something else' : typeof secret
-  throw expected('OPTION_INVALID', what, 'whsec_ and the base64 of 24 to 64 bytes', received, 'Leave it out for one that is made')
+  throw expected(
+    'OPTION_INVALID',
+    what,
+    'whsec_ and the base64 of 24 to 64 bytes',
+    received,
+    'Leave it out for one that is made',
+  )
 }
 
 type GivenEndpoint = { readonly [Key in keyof EndpointDefinition]?: unknown }

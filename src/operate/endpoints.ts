@@ -12,7 +12,12 @@ import {
   enableEndpoint,
   rotateSecret,
 } from '../table/endpoint/define-endpoint.ts'
-import { ENDPOINT_STATES, type EndpointState, type EndpointStatus, readEndpoints } from '../table/endpoint/endpoint-status.ts'
+import {
+  ENDPOINT_STATES,
+  type EndpointState,
+  type EndpointStatus,
+  readEndpoints,
+} from '../table/endpoint/endpoint-status.ts'
 import { endpointUnknown, orEndpointUnknown } from '../table/endpoint/endpoint-unknown.ts'
 import type { Execute } from '../table/statement.ts'
 import { checkEndpointName, type EndpointDefinition, readEndpoint, secretOf } from './endpoint-definition.ts'
@@ -121,7 +126,12 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     name: string,
     options: EndpointChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
-    checkKeys('endpoints.disable', options, ['tx', 'reason'], "As in endpoints.disable(queue, name, { reason: 'moved' })")
+    checkKeys(
+      'endpoints.disable',
+      options,
+      ['tx', 'reason'],
+      "As in endpoints.disable(queue, name, { reason: 'moved' })",
+    )
     const reason = text(options.reason, 'endpoints.disable.reason')
     return this.#change(queue, name, options, (...which) => disableEndpoint(...which, reason), 'change')
   }
@@ -132,11 +142,7 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
    * @returns false if it is enabled already.
    * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
    */
-  async enable(
-    queue: QueueName<Definitions>,
-    name: string,
-    options: EndpointChangeOptions = {},
-  ): Promise<boolean> {
+  async enable(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
     checkKeys('endpoints.enable', options, ['tx'], 'As in endpoints.enable(queue, name, { tx })')
     return this.#change(queue, name, options, enableEndpoint, 'change')
   }
@@ -148,12 +154,13 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
    *
    * @example const secret = await sluice.endpoints.rotate('webhooks', 'acme-crm', { keep: '7d' })
    */
-  async rotate(
-    queue: QueueName<Definitions>,
-    name: string,
-    options: EndpointRotateOptions = {},
-  ): Promise<string> {
-    checkKeys('endpoints.rotate', options, ['tx', 'keep', 'secret'], "As in endpoints.rotate(queue, name, { keep: '7d' })")
+  async rotate(queue: QueueName<Definitions>, name: string, options: EndpointRotateOptions = {}): Promise<string> {
+    checkKeys(
+      'endpoints.rotate',
+      options,
+      ['tx', 'keep', 'secret'],
+      "As in endpoints.rotate(queue, name, { keep: '7d' })",
+    )
     const keepMs = toMsWithin('endpoints.rotate.keep', options.keep ?? '1d', 0, '30d')
     const secret = secretOf('endpoints.rotate.secret', options.secret)
     return this.#change(queue, name, options, (...which) => rotateSecret(...which, keepMs, secret), 'administer')
@@ -165,11 +172,7 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
    * @returns false if there is none.
    * @throws SluiceError as {@link Operate}
    */
-  async delete(
-    queue: QueueName<Definitions>,
-    name: string,
-    options: EndpointChangeOptions = {},
-  ): Promise<boolean> {
+  async delete(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
     checkKeys('endpoints.delete', options, ['tx'], 'As in endpoints.delete(queue, name, { tx })')
     return this.#change(queue, name, options, deleteEndpoint, 'administer')
   }

@@ -43,8 +43,7 @@ export const OUTBOUND_OPTIONS = [
 /** @throws SluiceError OPTION_INVALID */
 export function resolveOutbound(what: string, options: OutboundOptions): OutboundPlan {
   const { timeout = '15s', allowHttp = false, ports = [], networks = [], agent } = options
-  if (typeof allowHttp !== 'boolean')
-    throw expected('OPTION_INVALID', `${what}.allowHttp`, 'true or false', allowHttp)
+  if (typeof allowHttp !== 'boolean') throw expected('OPTION_INVALID', `${what}.allowHttp`, 'true or false', allowHttp)
   if (!Array.isArray(ports) || !ports.every(isPort))
     throw expected('OPTION_INVALID', `${what}.ports`, 'an array of ports', ports, 'As in [8443]')
   if (!Array.isArray(networks) || !networks.every((one) => typeof one === 'string' && isNetwork(one)))

@@ -21,7 +21,11 @@ export interface WebhooksRuntime {
 export function webhooksOf(queue: string, options: WebhooksOptions, runtime: WebhooksRuntime): RunnablePipeline {
   const plan = resolveWebhooks(queue, options)
   const { consumers } = runtime
-  return new RunnablePipeline(plan.pipeline, () => ({ handler: handlerOf(plan, runtime), outlet: AS_STORED }), consumers)
+  return new RunnablePipeline(
+    plan.pipeline,
+    () => ({ handler: handlerOf(plan, runtime), outlet: AS_STORED }),
+    consumers,
+  )
 }
 
 function handlerOf(plan: WebhooksPlan, { consumers, inTransaction, alphabet }: WebhooksRuntime): WebhookHandler {

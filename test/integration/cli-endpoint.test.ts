@@ -2,7 +2,10 @@ import { expect } from 'vitest'
 import { runCli } from '../support/processes/run-cli.ts'
 import { test } from '../support/sluice.ts'
 
-test('sluice endpoint sets, lists, gets, tests, disables, enables, rotates and deletes', async ({ database, queue }) => {
+test('sluice endpoint sets, lists, gets, tests, disables, enables, rotates and deletes', async ({
+  database,
+  queue,
+}) => {
   const run = (...args: string[]) => runCli(['endpoint', ...args], { DATABASE_URL: database.url })
   const set = ['set', queue, 'crm', 'https://127.0.0.1/hook', '--owner', 'acme', '--types', 'a.b, c', '--ordered']
   expect((await run(...set)).stdout).toMatch(/^Endpoint created\.\nSecret: whsec_\S+\n$/)

@@ -9,7 +9,12 @@ const URL_ = 'https://hooks.example/a'
 describe('endpoints', () => {
   test('are made, changed, and left alone when they are the same', async ({ sluice, queue }) => {
     const { endpoints } = sluice
-    const made = await endpoints.set(queue, 'e', { url: URL_, owner: 'acme', types: ['a.b'], headers: { 'X-Key': 'v' } })
+    const made = await endpoints.set(queue, 'e', {
+      url: URL_,
+      owner: 'acme',
+      types: ['a.b'],
+      headers: { 'X-Key': 'v' },
+    })
     expect(made).toEqual({ outcome: 'created', secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/) })
     const same = { url: URL_, owner: 'acme', types: ['a.b'], headers: { 'x-key': 'v' } }
     expect(await endpoints.set(queue, 'e', same)).toEqual({ outcome: 'unchanged' })
@@ -32,7 +37,11 @@ describe('endpoints', () => {
 
   test('are listed by owner and state', async ({ sluice, queue }) => {
     const { endpoints } = sluice
-    for (const [name, owner] of [['b', 'acme'], ['a', 'acme'], ['c', 'other']] as const)
+    for (const [name, owner] of [
+      ['b', 'acme'],
+      ['a', 'acme'],
+      ['c', 'other'],
+    ] as const)
       await endpoints.set(queue, name, { url: URL_, owner })
     await endpoints.disable(queue, 'a')
     const names = async (options: Parameters<typeof endpoints.list>[1]) =>
@@ -80,7 +89,10 @@ describe('endpoints', () => {
     [{ url: URL_, secrets: [] }, 'endpoint'],
   ] as const)('are refused as %o', async ([endpoint, what], { sluice, queue }) => {
     const refused = sluice.endpoints.set(queue, 'e', endpoint as never)
-    await expect(refused).rejects.toMatchObject({ code: 'OPTION_INVALID', message: expect.stringContaining(`${what}:`) })
+    await expect(refused).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+      message: expect.stringContaining(`${what}:`),
+    })
     await expect(refused).rejects.not.toThrow('topsecret')
   })
 
@@ -95,7 +107,11 @@ describe('endpoints', () => {
       await expect(call()).rejects.toMatchObject({ code: 'ENDPOINT_UNKNOWN' })
   })
 
-  test('take a secret of the caller, and give it up at once where nothing is kept', async ({ database, sluice, queue }) => {
+  test('take a secret of the caller, and give it up at once where nothing is kept', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
     const secret = `whsec_${randomBytes(64).toString('base64')}`
     expect(await sluice.endpoints.set(queue, 'e', { url: URL_, secret })).toEqual({ outcome: 'created', secret })
     expect(await sluice.endpoints.set(queue, 'e', { url: URL_, secret })).toEqual({ outcome: 'unchanged' })
@@ -106,7 +122,10 @@ describe('endpoints', () => {
   })
 
   test('show their secrets in no view and in no row of the audit', async ({ database, sluice, queue }) => {
-    const { secret = '' } = await sluice.endpoints.set(queue, 'e', { url: URL_, headers: { 'x-key': 'value of a header' } })
+    const { secret = '' } = await sluice.endpoints.set(queue, 'e', {
+      url: URL_,
+      headers: { 'x-key': 'value of a header' },
+    })
     const rotated = await sluice.endpoints.rotate(queue, 'e')
     await sluice.endpoints.disable(queue, 'e', { reason: 'why' })
     const shown = JSON.stringify([

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
-import { answering } from '../support/servers/receiver.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
+import { answering } from '../support/servers/receiver.ts'
 import { makeDue, messagesOf, sendDue, test } from '../support/webhooks.ts'
 
 /** As if the endpoint had failed for so long, the last time a moment ago. */
@@ -84,7 +84,9 @@ describe('a disabled endpoint', () => {
     await failFor(database, queue, '25 hours')
     await fail()
     await fail()
-    expect(log.of('endpoint.failing')).toMatchObject([{ queue, endpoint: 'e', error: 'status 500', since: expect.any(Date) }])
+    expect(log.of('endpoint.failing')).toMatchObject([
+      { queue, endpoint: 'e', error: 'status 500', since: expect.any(Date) },
+    ])
     expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ state: 'enabled', attempts: 3, successes: 0 })
     await failFor(database, queue, '121 hours')
     await fail()
@@ -97,7 +99,12 @@ describe('a disabled endpoint', () => {
     expect(log.of('endpoint.disabled')).toHaveLength(1)
   })
 
-  test('is not one that had a success, or whose failures are far apart', async ({ database, sluice, queue, receiver }) => {
+  test('is not one that had a success, or whose failures are far apart', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
     await sluice.endpoints.set(queue, 'e', { url: receiver.url })
     const send = async (status: number) => {
       receiver.answer = answering(status)

@@ -1,16 +1,18 @@
 import { expect } from 'vitest'
 import { EventLog } from '../support/event-log.ts'
+import { type RoleName, test } from '../support/servers/logins.ts'
 import { startReceiver } from '../support/servers/receiver.ts'
-import { test } from '../support/servers/logins.ts'
 import { startTestSluice } from '../support/sluice.ts'
 
 const lacks = (role: string) => ({ code: 'PRIVILEGE_MISSING', message: expect.stringContaining(`GRANT ${role} TO`) })
 const EVENT = { type: 'a', payload: 1 }
 const QUEUE = 'hooks'
 
-test('an administrator makes endpoints, a producer sends, a worker delivers, and an operator disables', async ({ login }) => {
+test('an administrator makes endpoints, a producer sends, a worker delivers, and an operator disables', async ({
+  login,
+}) => {
   const receiver = await startReceiver()
-  const sluiceOf = async (...roles: Parameters<typeof login>) => startTestSluice(await login(...roles))
+  const sluiceOf = async (role: RoleName) => startTestSluice(await login(role))
   const admin = await sluiceOf('sluice_admin')
   await admin.endpoints.set(QUEUE, 'e', { url: receiver.url })
   await admin.endpoints.rotate(QUEUE, 'e')
@@ -36,7 +38,13 @@ test('others do none of this, and read no secret', async ({ login }) => {
   await expect(of.endpoints.set(QUEUE, 'x', { url: 'https://a.example' })).rejects.toMatchObject(lacks('sluice_admin'))
   await expect(of.endpoints.list(QUEUE)).rejects.toMatchObject(lacks('sluice_reader'))
   await expect(of.endpoints.enable(QUEUE, 'x')).rejects.toMatchObject(lacks('sluice_operator'))
-  for (const role of ['sluice_worker', 'sluice_producer', 'sluice_reader', 'sluice_operator', 'sluice_admin'] as const) {
+  for (const role of [
+    'sluice_worker',
+    'sluice_producer',
+    'sluice_reader',
+    'sluice_operator',
+    'sluice_admin',
+  ] as const) {
     const { pool } = await login(role)
     await expect(pool.query('SELECT secret FROM sluice.endpoint')).rejects.toMatchObject({ code: '42501' })
   }

@@ -5,7 +5,12 @@ import { answering } from '../support/servers/receiver.ts'
 import { messagesOf, sendDue, test } from '../support/webhooks.ts'
 
 describe('the wall', () => {
-  test('connects to no address that is not public, however it is written', async ({ database, sluice, queue, receiver }) => {
+  test('connects to no address that is not public, however it is written', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
     const hosts = ['127.0.0.1', '127.1', '0x7f.1', '2130706433', '0.0.0.0', '[::ffff:127.0.0.1]', 'localhost', '[::1]']
     for (const [at, host] of hosts.entries())
       await sluice.endpoints.set(queue, `e${at}`, { url: `http://${host}:${receiver.port}/` })
@@ -17,7 +22,12 @@ describe('the wall', () => {
     expect(receiver.received).toEqual([])
   })
 
-  test('lets no http and no other port through unless that is allowed', async ({ database, sluice, queue, receiver }) => {
+  test('lets no http and no other port through unless that is allowed', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
     await sluice.endpoints.set(queue, 'e', { url: receiver.url })
     const errorWith = async (options: object) => {
       await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
@@ -47,6 +57,8 @@ describe('the wall', () => {
     await sluice.endpoints.set(queue, 'e', { url: `https://127.0.0.1:${port}/` })
     await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
     await sendDue(sluice, queue, receiver, { ports: [port] })
-    expect(await messagesOf(database, queue)).toMatchObject([{ attempt: 1, last_error: expect.stringMatching(/SSL|TLS/i) }])
+    expect(await messagesOf(database, queue)).toMatchObject([
+      { attempt: 1, last_error: expect.stringMatching(/SSL|TLS/i) },
+    ])
   })
 })

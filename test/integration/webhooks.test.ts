@@ -43,7 +43,8 @@ describe('webhooks', () => {
   test('goes to the endpoints without an owner, or to one that is named', async ({ sluice, queue, receiver }) => {
     await sluice.endpoints.set(queue, 'owned', { url: receiver.url, owner: 'acme', types: ['never'] })
     await sluice.endpoints.set(queue, 'public', { url: receiver.url })
-    const send = (event: object) => sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1, ...event })
+    const send = (event: object) =>
+      sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1, ...event })
     expect(await send({})).toMatchObject([{ endpoint: 'public' }])
     expect(await send({ endpoint: 'owned' })).toMatchObject([{ endpoint: 'owned' }])
     expect(await send({ owner: 'nobody else' })).toEqual([])
@@ -85,7 +86,11 @@ describe('webhooks', () => {
     receiver.answer = answering(500, {}, `no\0 ${'x'.repeat(5_000)}`)
     await sendDue(sluice, queue, receiver)
     const [message] = await messagesOf(database, queue)
-    expect(message).toMatchObject({ attempt: 1, tenant: 'e', last_error: expect.stringMatching(/^status 500: no\uFFFD x+$/) })
+    expect(message).toMatchObject({
+      attempt: 1,
+      tenant: 'e',
+      last_error: expect.stringMatching(/^status 500: no\uFFFD x+$/),
+    })
     expect(message?.last_error?.length).toBeLessThan(1_100)
     expect(message?.due_in).toBeLessThan(5.1)
     expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({
@@ -204,7 +209,12 @@ describe('webhooks', () => {
     expect(receiver.received).toEqual([])
   })
 
-  test('notes attempts by at most one update for each, which stay in their page', async ({ database, sluice, queue, receiver }) => {
+  test('notes attempts by at most one update for each, which stay in their page', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
     await sluice.endpoints.set(queue, 'e', { url: receiver.url })
     for (let n = 0; n < 40; n++) await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: n })
     await sendDue(sluice, queue, receiver)

@@ -23,7 +23,13 @@ export async function makeDue(database: TestDatabase, queue: string): Promise<vo
 
 /** The rows of messages, in their order. */
 export function messagesOf(database: TestDatabase, queue: string) {
-  return database.sql<{ tenant: string | null; attempt: number; payload: unknown; last_error: string | null; due_in: number }>(
+  return database.sql<{
+    tenant: string | null
+    attempt: number
+    payload: unknown
+    last_error: string | null
+    due_in: number
+  }>(
     `SELECT tenant, attempt, payload, last_error, extract(epoch FROM due_at - clock_timestamp())::float8 AS due_in
      FROM sluice.message WHERE queue = $1 ORDER BY id`,
     [queue],

@@ -109,7 +109,9 @@ describe('a request', () => {
     async (host) => {
       const receiver = await startReceiver()
       const poster = posterFor(receiver, { networks: [] })
-      await expect(poster.post(requestTo(`${host}:${receiver.port}`), going)).rejects.toThrow('expected a public address')
+      await expect(poster.post(requestTo(`${host}:${receiver.port}`), going)).rejects.toThrow(
+        'expected a public address',
+      )
       expect(receiver.received).toEqual([])
     },
   )

@@ -7,7 +7,12 @@ import { webhookRequest } from '../../src/outbound/webhook-request.ts'
 import { WEBHOOK_ATTEMPTS, webhookRetry } from '../../src/webhooks/retry-schedule.ts'
 
 const secretOf = (bytes: number) => `whsec_${randomBytes(bytes).toString('base64')}`
-const EVENT = { id: 'source_1', type: 'order.paid', at: new Date('2026-01-02T03:04:05.006Z'), payload: '{"n": 1.50, "text": "é"}' }
+const EVENT = {
+  id: 'source_1',
+  type: 'order.paid',
+  at: new Date('2026-01-02T03:04:05.006Z'),
+  payload: '{"n": 1.50, "text": "é"}',
+}
 
 function requestFor(secrets: readonly string[], headers = {}) {
   return webhookRequest({ url: 'https://hooks.example/', headers, secrets }, EVENT, Date.now())
@@ -39,7 +44,11 @@ describe('a webhook', () => {
   })
 
   test('has the headers of its endpoint, which replace none of its own', () => {
-    const { headers } = requestFor([secretOf(32)], { authorization: 'Bearer x', 'webhook-id': 'other', 'user-agent': 'mine' })
+    const { headers } = requestFor([secretOf(32)], {
+      authorization: 'Bearer x',
+      'webhook-id': 'other',
+      'user-agent': 'mine',
+    })
     expect(headers).toMatchObject({ authorization: 'Bearer x', 'webhook-id': 'source_1', 'user-agent': 'mine' })
   })
 })
