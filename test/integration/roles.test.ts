@@ -615,7 +615,7 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, the audit, maintenance and reasons with the rights of their owner, with a path of their own', async ({
+  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams, endpoints, the audit, maintenance and reasons with the rights of their owner, with a path of their own', async ({
     database,
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
@@ -643,6 +643,12 @@ describe('the roles', () => {
       'doctor',
       'drop_history',
       'drop_segment',
+      'endpoint_delete',
+      'endpoint_disable',
+      'endpoint_enable',
+      'endpoint_rotate',
+      'endpoint_set',
+      'endpoints_to_call',
       'event_reasons',
       'events',
       'free_key',
@@ -659,6 +665,7 @@ describe('the roles', () => {
       'message_reasons',
       'move_messages',
       'next_position',
+      'note_attempts',
       'note_backlogs',
       'note_empty',
       'note_queued',
@@ -695,6 +702,7 @@ describe('the roles', () => {
       'schedule_run_now',
       'seek_group',
       'segments_to_drop',
+      'send_webhook',
       'skip_event',
       'stable_ends',
       'stream_head',
