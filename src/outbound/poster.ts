@@ -111,7 +111,7 @@ function isReset(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ECONNRESET'
 }
 
-const AGENT = { keepAlive: true, maxFreeSockets: 2, timeout: 4_000 } as const
+const AGENT = { keepAlive: true, maxFreeSockets: 50, timeout: 4_000 } as const
 const CONNECT_MS = 5_000
 const KEPT_BYTES = 1_024
 const MOST_BYTES = 65_536
