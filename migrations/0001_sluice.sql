@@ -763,6 +763,58 @@ CREATE TABLE sluice.source (
 
 INSERT INTO sluice.source DEFAULT VALUES;
 
+-- schema/18_endpoints.sql
+--
+-- Endpoints: who gets the webhooks of a queue.
+
+-- An endpoint is one row, and its name is the tenant of its messages, so what holds for tenants holds for each endpoint: a
+-- turn of its own, and a limit of messages in flight. The messages of one that is ordered have its name as their ordering key
+-- instead. Claims pass over the messages of a tenant whose endpoint is disabled, or closed for a time. The secrets are
+-- read by workers alone, through sluice_private.endpoints_to_call.
+--
+-- state: gone is an endpoint that has answered 410. Its messages are claimed, and become dead letters.
+-- failing_since: the first of the failures since the last success. closed_until: nothing is sent before, as the endpoint has
+-- asked by Retry-After. Each attempt updates its row, so no column of these is in an index, and half of each page is free.
+CREATE TABLE sluice.endpoint (
+  queue           text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
+    CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
+  name            text        NOT NULL CONSTRAINT "name: 1 to 100 letters, digits and _ . : - (no . : - first)"
+    CHECK (octet_length(name) <= 100 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
+  -- Whose it is, such as a customer; null: it gets what is sent without an owner.
+  owner           text        CONSTRAINT "owner: 1 to 255 bytes" CHECK (octet_length(owner) BETWEEN 1 AND 255),
+  url             text        NOT NULL CONSTRAINT "url: 1 to 2,000 bytes" CHECK (octet_length(url) BETWEEN 1 AND 2000),
+  -- The types that it gets; null: all.
+  types           text[]      CONSTRAINT "types: 1 to 1,000" CHECK (cardinality(types) BETWEEN 1 AND 1000),
+  headers         jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
+    CHECK (jsonb_typeof(headers) = 'object'),
+  ordered         boolean     NOT NULL DEFAULT false,
+  -- As whsec_ and base64. The old one signs as well until its time is over.
+  secret          text        NOT NULL,
+  old_secret      text,
+  old_secret_until timestamptz,
+  state           text        NOT NULL DEFAULT 'enabled' CONSTRAINT "state: enabled, disabled or gone"
+    CHECK (state IN ('enabled', 'disabled', 'gone')),
+  disabled_at     timestamptz,
+  disabled_by     text,
+  disabled_reason text,
+  closed_until    timestamptz,
+  failing_since   timestamptz,
+  warned_at       timestamptz,
+  attempts        bigint      NOT NULL DEFAULT 0,
+  successes       bigint      NOT NULL DEFAULT 0,
+  last_status     smallint,
+  last_error      text,
+  last_success_at timestamptz,
+  last_failure_at timestamptz,
+  created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  changed_by      text,
+  CONSTRAINT endpoint_pkey PRIMARY KEY (queue, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
+
+-- Who gets an event.
+CREATE INDEX endpoint_owner_idx ON sluice.endpoint (queue, owner, name);
+
 -- schema/18_receipts.sql
 --
 -- Which messages from outside of the database have been received.
@@ -793,7 +845,7 @@ CREATE INDEX receipt_until_idx ON sluice.receipt (until);
 -- Public functions: sluice.audit_keep.
 
 -- actor: what the caller says of who acts. login, application: what the server knows. subject: a dedupe key, a schedule,
--- a stream or the number of a claim. message_ids: the first 100 of the messages. Only functions with the rights of the
+-- a stream, an endpoint or the number of a claim. message_ids: the first 100 of the messages. Only functions with the rights of the
 -- schema's owner write it, once for each call, whatever it changes: workers and applications that enqueue write nothing.
 CREATE TABLE sluice.action (
   at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -3173,8 +3225,8 @@ $$;
 
 -- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
--- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
--- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
+-- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
+-- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
 -- each the same share.
 CREATE FUNCTION sluice_private.pick_tenants(
   queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
@@ -3211,6 +3263,10 @@ BEGIN
       SELECT f.tenant FROM found f
       WHERE (pass = 0 OR f.tenant <= began)
         AND (f.due_at <= clock_timestamp() OR sluice_private.count_of_tenant(queue, f.tenant, 1) > 0)
+        -- Not by NOT EXISTS: the planner would read all endpoints of the queue.
+        AND (SELECT e.name FROM sluice.endpoint e
+             WHERE e.queue = queue AND e.name = f.tenant
+               AND (e.state = 'disabled' OR e.closed_until > clock_timestamp()) LIMIT 1) IS NULL
     LOOP
       token_wait := sluice_private.wait_of_tenant(queue, candidate, settings);
       room := 0;
@@ -7712,6 +7768,389 @@ COMMENT ON FUNCTION sluice.move_messages IS
   'call is one bounded step, from after_id on: call it again with next_id and next_keys, which keeps the order of keys, '
   'until next_id is NULL. dry_run only counts them.';
 
+-- schema/57_endpoints.sql
+--
+-- Makes endpoints, changes them, and sends events to them.
+--
+-- Public functions: sluice.endpoint_set, sluice.endpoint_enable, sluice.endpoint_disable, sluice.endpoint_rotate,
+-- sluice.endpoint_delete, sluice.send_webhook.
+
+CREATE FUNCTION sluice_private.endpoint_unknown(queue text, name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION 'Endpoint "%" of queue "%": expected one that exists, received one that is unknown', name, queue
+    USING ERRCODE = 'SL080', HINT = 'The view sluice.endpoints has all of them.';
+END
+$$;
+
+-- A secret of 32 bytes, of which 244 bits are random: two UUIDs, each of the server's strong random bytes.
+CREATE FUNCTION sluice_private.new_secret() RETURNS text
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'whsec_' || encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'base64')
+$$;
+
+-- Fails unless it is whsec_ and the base64 of 24 to 64 bytes. It is not quoted.
+CREATE FUNCTION sluice_private.check_secret(secret text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  bytes integer := 0;
+BEGIN
+  IF secret ~ '^whsec_[A-Za-z0-9+/]+={0,2}$' AND length(secret) % 4 = 2 THEN
+    BEGIN
+      bytes := octet_length(decode(substr(secret, 7), 'base64'));
+    EXCEPTION WHEN invalid_parameter_value THEN
+      bytes := 0;
+    END;
+  END IF;
+  IF bytes NOT BETWEEN 24 AND 64 THEN
+    RAISE EXCEPTION 'secret: expected whsec_ and the base64 of 24 to 64 bytes, received something else'
+      USING ERRCODE = '22023', HINT = 'Leave it out for one that is made.';
+  END IF;
+END
+$$;
+
+-- Fails unless headers are an object of strings. The library checks their names as well, before it sends them.
+CREATE FUNCTION sluice_private.check_endpoint(url text, types text[], headers jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF url !~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' THEN
+    RAISE EXCEPTION 'url: expected an address as https://example.com/path, without a user name, a fragment and spaces, '
+      'received something else' USING ERRCODE = '22023';
+  END IF;
+  IF array_position(types, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'types: expected types, received NULL among them' USING ERRCODE = '22004';
+  END IF;
+  PERFORM sluice_private.check_type(t.type) FROM unnest(types) AS t (type);
+  PERFORM sluice_private.check_bytes('headers', headers);
+  IF jsonb_typeof(headers) = 'object' AND EXISTS (
+    SELECT FROM jsonb_each(headers) AS h (name, value) WHERE jsonb_typeof(h.value) <> 'string'
+  ) THEN
+    RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
+  END IF;
+END
+$$;
+
+-- Of messages with tenants only a queue that limits them gives each its turn, and a limit in flight: 5, unless the queue has one.
+CREATE FUNCTION sluice_private.limit_endpoints(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM sluice.queue q
+    WHERE q.queue = queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL)
+  ) THEN
+    PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.endpoint_set(
+  queue   text,
+  name    text,
+  url     text,
+  owner   text    DEFAULT NULL,
+  types   text[]  DEFAULT NULL,
+  headers jsonb   DEFAULT '{}',
+  ordered boolean DEFAULT false,
+  secret  text    DEFAULT NULL
+) RETURNS TABLE (outcome text, new_secret text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  had sluice.endpoint;
+BEGIN
+  PERFORM sluice_private.check_endpoint(url, types, headers);
+  IF secret IS NOT NULL THEN
+    PERFORM sluice_private.check_secret(secret);
+  END IF;
+  headers := coalesce(headers, '{}');
+  ordered := coalesce(ordered, false);
+  new_secret := coalesce(secret, sluice_private.new_secret());
+  INSERT INTO sluice.endpoint (queue, name, url, owner, types, headers, ordered, secret, changed_by)
+  VALUES (queue, name, url, owner, types, headers, ordered, new_secret, sluice_private.actor())
+  ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
+  IF FOUND THEN
+    outcome := 'created';
+    PERFORM sluice_private.limit_endpoints(queue);
+  ELSE
+    new_secret := NULL;
+    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+    outcome := CASE WHEN (had.url, had.owner, had.types, had.headers, had.ordered, had.secret)
+      IS NOT DISTINCT FROM (url, owner, types, headers, ordered, coalesce(secret, had.secret))
+      THEN 'unchanged' ELSE 'changed' END;
+  END IF;
+  IF outcome = 'changed' THEN
+    UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
+      secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
+    WHERE e.queue = queue AND e.name = name;
+  END IF;
+  IF outcome <> 'unchanged' THEN
+    PERFORM sluice_private.note_action('endpoint.set', queue, 1, name, details => jsonb_build_object('outcome', outcome));
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.endpoint_set IS
+  'Makes an endpoint, or changes it to what is given. outcome: created, changed or unchanged. new_secret: of one that is '
+  'created. Without secret a new endpoint gets one, and any other keeps its own.';
+
+CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  was text;
+BEGIN
+  SELECT e.state INTO was FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.endpoint_unknown(queue, name);
+  END IF;
+  UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
+    closed_until = NULL, failing_since = NULL, warned_at = NULL
+  WHERE e.queue = queue AND e.name = name;
+  IF was = 'enabled' THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
+  PERFORM sluice_private.wake(queue);
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.endpoint_enable IS
+  'Enables an endpoint, and forgets its failures. Its messages go on. Returns false if it was enabled.';
+
+CREATE FUNCTION sluice.endpoint_disable(queue text, name text, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  was text;
+BEGIN
+  SELECT e.state INTO was FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.endpoint_unknown(queue, name);
+  END IF;
+  IF was <> 'enabled' THEN
+    RETURN false;
+  END IF;
+  UPDATE sluice.endpoint e SET state = 'disabled', disabled_at = clock_timestamp(), disabled_by = sluice_private.actor(),
+    disabled_reason = left(reason, 4000)
+  WHERE e.queue = queue AND e.name = name;
+  PERFORM sluice_private.note_action('endpoint.disable', queue, 1, name,
+    details => jsonb_strip_nulls(jsonb_build_object('reason', reason)));
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.endpoint_disable IS
+  'Disables an endpoint: its messages wait, and it gets no new ones. Returns false if it was not enabled.';
+
+CREATE FUNCTION sluice.endpoint_rotate(
+  queue text, name text, keep interval DEFAULT '1 day', secret text DEFAULT NULL
+) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  chosen text := coalesce(secret, sluice_private.new_secret());
+BEGIN
+  PERFORM sluice_private.check_secret(chosen);
+  PERFORM sluice_private.check_time('keep', keep, 'Zero ends the old secret at once.', 'zero', '30 days');
+  UPDATE sluice.endpoint e SET old_secret = CASE WHEN keep > interval '0' THEN e.secret END,
+    old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
+    secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
+  WHERE e.queue = queue AND e.name = name;
+  IF NOT FOUND THEN
+    PERFORM sluice_private.endpoint_unknown(queue, name);
+  END IF;
+  PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
+  RETURN chosen;
+END
+$$;
+COMMENT ON FUNCTION sluice.endpoint_rotate IS
+  'Gives an endpoint a new secret, and returns it. The one that it had signs as well for keep, up to 30 days.';
+
+CREATE FUNCTION sluice.endpoint_delete(queue text, name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+BEGIN
+  DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_action('endpoint.delete', queue, 1, name);
+  PERFORM sluice_private.wake(queue);
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.endpoint_delete IS
+  'Deletes an endpoint. Messages that wait for it become dead letters. Returns false if there is none with this name.';
+
+-- The enabled endpoints that get an event. Two statements, because an index serves neither OR nor IS NOT DISTINCT FROM.
+CREATE FUNCTION sluice_private.endpoints_for(queue text, type text, owner text, endpoint text)
+RETURNS TABLE (name text, ordered boolean)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF endpoint IS NOT NULL THEN
+    RETURN QUERY SELECT e.name, e.ordered FROM sluice.endpoint e
+    WHERE e.queue = queue AND e.name = endpoint AND e.state = 'enabled';
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name = endpoint) THEN
+      PERFORM sluice_private.endpoint_unknown(queue, endpoint);
+    END IF;
+  ELSIF owner IS NULL THEN
+    RETURN QUERY SELECT e.name, e.ordered FROM sluice.endpoint e
+    WHERE e.queue = queue AND e.owner IS NULL AND e.state = 'enabled' AND (e.types IS NULL OR type = ANY (e.types))
+    ORDER BY e.name;
+  ELSE
+    RETURN QUERY SELECT e.name, e.ordered FROM sluice.endpoint e
+    WHERE e.queue = queue AND e.owner = owner AND e.state = 'enabled' AND (e.types IS NULL OR type = ANY (e.types))
+    ORDER BY e.name;
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.send_webhook(
+  queue          text,
+  type           text,
+  payload        jsonb,
+  owner          text    DEFAULT NULL,
+  endpoint       text    DEFAULT NULL,
+  headers        jsonb   DEFAULT '{}',
+  schema_version integer DEFAULT 1
+) RETURNS TABLE (name text, id bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  receiver record;
+BEGIN
+  IF type IS NULL THEN
+    RAISE EXCEPTION 'type: expected the type of the event, received NULL'
+      USING ERRCODE = '22004', HINT = 'For example ''order.paid''.';
+  END IF;
+  IF owner IS NOT NULL AND endpoint IS NOT NULL THEN
+    RAISE EXCEPTION 'owner, endpoint: expected one of the two, received both'
+      USING ERRCODE = '22023', HINT = 'Leave one of them out.';
+  END IF;
+  PERFORM sluice_private.check_enqueue(payload, headers, type, NULL, NULL, NULL, NULL);
+  FOR receiver IN SELECT f.name, f.ordered FROM sluice_private.endpoints_for(queue, type, owner, endpoint) f LOOP
+    name := receiver.name;
+    id := sluice_private.insert_message(
+      queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1),
+      CASE WHEN receiver.ordered THEN receiver.name END, 5::smallint, NULL, NULL, NULL, NULL, NULL, NULL,
+      CASE WHEN NOT receiver.ordered THEN receiver.name END, NULL, NULL
+    );
+    IF id IS NULL THEN
+      PERFORM sluice_private.require_kept('message', queue, 1, 0);
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sluice.send_webhook IS
+  'Sends an event to the enabled endpoints of the queue that have the owner and want its type, or to one endpoint, in the '
+  'current transaction. Returns a row with name and id for each message.';
+
+-- schema/58_endpoint_attempts.sql
+--
+-- What workers ask of endpoints, and what they note about them.
+
+-- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database.
+CREATE FUNCTION sluice_private.endpoints_to_call(queue text, names text[]) RETURNS TABLE (
+  name text, url text, headers jsonb, secret text, old_secret text, state text, closed_ms double precision,
+  source text
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+  SELECT e.name, e.url, e.headers, e.secret, CASE WHEN e.old_secret_until > now_at THEN e.old_secret END, e.state,
+         CASE WHEN e.closed_until > now_at THEN extract(epoch FROM e.closed_until - now_at)::double precision * 1000 END,
+         (SELECT s.id::text FROM sluice.source s)
+  FROM sluice.endpoint e WHERE e.queue = queue AND e.name = ANY (names);
+END
+$$;
+
+-- What became of attempts of one endpoint: [{"name", "attempts", "successes", "status", "error", "closed_ms", "gone"}], where
+-- status and error are those of the last one. One update of the endpoint's row, whose lock lasts until the transaction ends.
+--
+-- Failures that are more than 36 hours apart do not add up: between attempts of one message are at most 24 hours, so an
+-- endpoint with a longer gap has had no message to fail.
+CREATE FUNCTION sluice_private.after_attempts(had sluice.endpoint, note jsonb, disable_ms double precision)
+RETURNS sluice.endpoint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  failed boolean := (note ->> 'attempts')::integer > (note ->> 'successes')::integer;
+  failing_for interval;
+BEGIN
+  had.attempts := had.attempts + (note ->> 'attempts')::integer;
+  had.successes := had.successes + (note ->> 'successes')::integer;
+  had.last_status := note ->> 'status';
+  had.last_error := left(note ->> 'error', 200);
+  had.closed_until := greatest(had.closed_until,
+    now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  IF (note ->> 'successes')::integer > 0 THEN
+    had.last_success_at := now_at;
+    had.failing_since := NULL;
+    had.warned_at := NULL;
+  ELSIF had.failing_since IS NULL OR had.last_failure_at < now_at - interval '36 hours' THEN
+    had.failing_since := now_at;
+    had.warned_at := NULL;
+  END IF;
+  IF failed THEN
+    had.last_failure_at := now_at;
+  END IF;
+  IF had.state <> 'enabled' THEN
+    RETURN had;
+  END IF;
+  failing_for := now_at - had.failing_since;
+  IF (note ->> 'gone')::boolean THEN
+    had.state := 'gone';
+    had.disabled_reason := 'It has answered 410';
+  ELSIF failing_for >= disable_ms * interval '1 millisecond' THEN
+    had.state := 'disabled';
+    had.disabled_reason := format('Nothing but failures for %s', sluice_private.duration_words_of(failing_for));
+  ELSIF failing_for >= disable_ms / 5 * interval '1 millisecond' THEN
+    had.warned_at := coalesce(had.warned_at, now_at);
+  END IF;
+  IF had.state <> 'enabled' THEN
+    had.disabled_at := now_at;
+    had.disabled_by := sluice_private.actor();
+  END IF;
+  RETURN had;
+END
+$$;
+
+-- Notes attempts of several endpoints, in the order of their names, so that two workers do not wait for each other. disable_ms:
+-- after how long of nothing but failures one is disabled; null: never. Returns those that have changed: event is failing or
+-- disabled.
+CREATE FUNCTION sluice_private.note_attempts(queue text, notes jsonb, disable_ms double precision)
+RETURNS TABLE (name text, event text, failing_since timestamptz, reason text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  note jsonb;
+  had sluice.endpoint;
+  has sluice.endpoint;
+BEGIN
+  FOR note IN SELECT n.value FROM jsonb_array_elements(notes) AS n (value) ORDER BY (n.value ->> 'name') COLLATE "C" LOOP
+    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE;
+    CONTINUE WHEN NOT FOUND;
+    has := sluice_private.after_attempts(had, note, disable_ms);
+    UPDATE sluice.endpoint e SET
+      attempts = has.attempts, successes = has.successes, last_status = has.last_status, last_error = has.last_error,
+      last_success_at = has.last_success_at, last_failure_at = has.last_failure_at, failing_since = has.failing_since,
+      warned_at = has.warned_at, closed_until = has.closed_until, state = has.state, disabled_at = has.disabled_at,
+      disabled_by = has.disabled_by, disabled_reason = has.disabled_reason
+    WHERE e.queue = queue AND e.name = had.name;
+    IF has.state <> had.state OR had.warned_at IS NULL AND has.warned_at IS NOT NULL THEN
+      RETURN QUERY SELECT has.name, CASE has.state WHEN 'enabled' THEN 'failing' ELSE 'disabled' END, has.failing_since,
+        coalesce(has.disabled_reason, has.last_error, '');
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- schema/59_received.sql
 --
 -- Receives messages from outside of the database, each once.
@@ -8525,7 +8964,7 @@ login: The database user.
 application: The application_name of the session.
 action: What was done, for example message.cancel, dead.redrive or queue.pause.
 queue: The queue, or stream:group; null: it concerned none.
-subject: The dedupe key, the schedule, the stream or the number of the claim.
+subject: The dedupe key, the schedule, the stream, the endpoint or the number of the claim.
 message_ids: The ids of the messages, at most 100.
 count: How many messages, keys, events or partitions it changed; otherwise 1.
 details: What the call was given and what it did, without payloads.
@@ -8793,6 +9232,47 @@ BEGIN
   RETURN FOUND;
 END
 $$;
+
+-- schema/66_endpoint_view.sql
+--
+-- Shows endpoints.
+--
+-- Public views: sluice.endpoints.
+
+CREATE VIEW sluice.endpoints AS
+SELECT e.queue, e.name, e.owner, e.url, e.types,
+       ARRAY(SELECT h.name FROM jsonb_object_keys(e.headers) AS h (name) ORDER BY h.name COLLATE "C") AS header_names,
+       e.ordered, e.state, e.disabled_at, e.disabled_by, e.disabled_reason, e.closed_until, e.failing_since,
+       e.attempts, e.successes, e.last_status, e.last_error, e.last_success_at, e.last_failure_at,
+       CASE WHEN e.old_secret_until > clock_timestamp() THEN e.old_secret_until END AS old_secret_until,
+       e.created_at, e.changed_at, e.changed_by
+FROM sluice.endpoint e;
+SELECT sluice_private.describe('{endpoints}', $$
+*: Endpoints: who gets the webhooks of a queue, and what became of them. Without secrets and values of headers.
+queue: The queue that has its messages.
+name: The name of the endpoint in the queue. Its messages have it as their tenant or, if it is ordered, as their ordering key.
+owner: Whose it is; null: it gets what is sent without an owner.
+url: The address of its requests.
+types: The types of event that it gets; null: all.
+header_names: The names of the headers that its requests have beside those of webhooks.
+ordered: True: it gets one event after another.
+state: enabled, disabled (its messages wait) or gone (it has answered 410, and its messages become dead letters).
+disabled_at: When it was disabled; null: it is enabled.
+disabled_by: The person or login that disabled it; of a worker its login.
+disabled_reason: The reason.
+closed_until: Nothing is sent before this instant, because the endpoint asked for it by Retry-After. It may have passed.
+failing_since: The first failure since the last success; null: the last attempt succeeded, or there was none.
+attempts: How many requests were sent, or could not be.
+successes: How many were answered by a status from 200 to 299.
+last_status: The status of the last answer; null: the last attempt got none.
+last_error: Why the last attempt failed, its first 200 characters; null: it succeeded.
+last_success_at: When the last attempt that succeeded ended.
+last_failure_at: When the last attempt that failed ended.
+old_secret_until: Until when requests are signed by the old secret as well; null: by one alone.
+created_at: When it was made.
+changed_at: When its definition was changed last.
+changed_by: The person or login that changed it.
+$$);
 
 -- schema/69_held_keys.sql
 --
@@ -10727,6 +11207,27 @@ BEGIN
 END
 $$;
 
+-- The endpoint of a webhook gets nothing now: claims pass over its messages.
+CREATE FUNCTION sluice_private.why_endpoint(queue text, endpoint text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.endpoint e CROSS JOIN LATERAL sluice_private.say('endpoint_disabled',
+    format('Endpoint %s was disabled %s ago%s%s.', sluice_private.quoted(e.name),
+      sluice_private.duration_words_to(e.disabled_at), coalesce(' by ' || sluice_private.quoted(e.disabled_by), ''),
+      coalesce(': ' || sluice_private.quoted(e.disabled_reason), '')),
+    since => e.disabled_at,
+    details => jsonb_build_object('tenant', e.name, 'disabledBy', e.disabled_by, 'disabledReason', e.disabled_reason),
+    remedy => format('SELECT sluice.endpoint_enable(%L, %L);', e.queue, e.name)) s
+  WHERE e.queue = why_endpoint.queue AND e.name = why_endpoint.endpoint AND e.state = 'disabled'
+  UNION ALL
+  SELECT s.* FROM sluice.endpoint e CROSS JOIN LATERAL sluice_private.say('endpoint_closed',
+    format('Endpoint %s asked for no requests by Retry-After: the next one goes in %s.', sluice_private.quoted(e.name),
+      sluice_private.duration_words_to(e.closed_until)),
+    until => e.closed_until, details => jsonb_build_object('tenant', e.name),
+    remedy => format('SELECT sluice.endpoint_enable(%L, %L);', e.queue, e.name)) s
+  WHERE e.queue = why_endpoint.queue AND e.name = why_endpoint.endpoint AND e.state = 'enabled'
+    AND e.closed_until > clock_timestamp()
+$$;
+
 -- Whether no session has locked a row. A call for each of 1,001 rows: only a row with a mark is looked up.
 CREATE FUNCTION sluice_private.is_unlocked(mark xid, locks jsonb) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -10952,6 +11453,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
   RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_endpoint(m.queue, coalesce(m.tenant, m.ordering_key));
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');
@@ -11583,7 +12085,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one, or are endpoints that get nothing now.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -11600,7 +12102,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) n
   )
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
-    SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
+    SELECT * FROM sluice_private.why_endpoint(queue, f.tenant)
+    UNION ALL SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
   ) r
 $$;

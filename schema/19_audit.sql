@@ -3,7 +3,7 @@
 -- Public functions: sluice.audit_keep.
 
 -- actor: what the caller says of who acts. login, application: what the server knows. subject: a dedupe key, a schedule,
--- a stream or the number of a claim. message_ids: the first 100 of the messages. Only functions with the rights of the
+-- a stream, an endpoint or the number of a claim. message_ids: the first 100 of the messages. Only functions with the rights of the
 -- schema's owner write it, once for each call, whatever it changes: workers and applications that enqueue write nothing.
 CREATE TABLE sluice.action (
   at          timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -138,8 +138,8 @@ $$;
 
 -- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
--- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
--- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
+-- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
+-- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
 -- each the same share.
 CREATE FUNCTION sluice_private.pick_tenants(
   queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
@@ -176,6 +176,10 @@ BEGIN
       SELECT f.tenant FROM found f
       WHERE (pass = 0 OR f.tenant <= began)
         AND (f.due_at <= clock_timestamp() OR sluice_private.count_of_tenant(queue, f.tenant, 1) > 0)
+        -- Not by NOT EXISTS: the planner would read all endpoints of the queue.
+        AND (SELECT e.name FROM sluice.endpoint e
+             WHERE e.queue = queue AND e.name = f.tenant
+               AND (e.state = 'disabled' OR e.closed_until > clock_timestamp()) LIMIT 1) IS NULL
     LOOP
       token_wait := sluice_private.wait_of_tenant(queue, candidate, settings);
       room := 0;

@@ -335,7 +335,7 @@ login: The database user.
 application: The application_name of the session.
 action: What was done, for example message.cancel, dead.redrive or queue.pause.
 queue: The queue, or stream:group; null: it concerned none.
-subject: The dedupe key, the schedule, the stream or the number of the claim.
+subject: The dedupe key, the schedule, the stream, the endpoint or the number of the claim.
 message_ids: The ids of the messages, at most 100.
 count: How many messages, keys, events or partitions it changed; otherwise 1.
 details: What the call was given and what it did, without payloads.

@@ -84,6 +84,27 @@ BEGIN
 END
 $$;
 
+-- The endpoint of a webhook gets nothing now: claims pass over its messages.
+CREATE FUNCTION sluice_private.why_endpoint(queue text, endpoint text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.endpoint e CROSS JOIN LATERAL sluice_private.say('endpoint_disabled',
+    format('Endpoint %s was disabled %s ago%s%s.', sluice_private.quoted(e.name),
+      sluice_private.duration_words_to(e.disabled_at), coalesce(' by ' || sluice_private.quoted(e.disabled_by), ''),
+      coalesce(': ' || sluice_private.quoted(e.disabled_reason), '')),
+    since => e.disabled_at,
+    details => jsonb_build_object('tenant', e.name, 'disabledBy', e.disabled_by, 'disabledReason', e.disabled_reason),
+    remedy => format('SELECT sluice.endpoint_enable(%L, %L);', e.queue, e.name)) s
+  WHERE e.queue = why_endpoint.queue AND e.name = why_endpoint.endpoint AND e.state = 'disabled'
+  UNION ALL
+  SELECT s.* FROM sluice.endpoint e CROSS JOIN LATERAL sluice_private.say('endpoint_closed',
+    format('Endpoint %s asked for no requests by Retry-After: the next one goes in %s.', sluice_private.quoted(e.name),
+      sluice_private.duration_words_to(e.closed_until)),
+    until => e.closed_until, details => jsonb_build_object('tenant', e.name),
+    remedy => format('SELECT sluice.endpoint_enable(%L, %L);', e.queue, e.name)) s
+  WHERE e.queue = why_endpoint.queue AND e.name = why_endpoint.endpoint AND e.state = 'enabled'
+    AND e.closed_until > clock_timestamp()
+$$;
+
 -- Whether no session has locked a row. A call for each of 1,001 rows: only a row with a mark is looked up.
 CREATE FUNCTION sluice_private.is_unlocked(mark xid, locks jsonb) RETURNS boolean
 LANGUAGE sql STABLE AS $$

@@ -16,6 +16,7 @@ BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_held(m);
   RETURN QUERY SELECT * FROM sluice_private.why_key_locked(m, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_slot_busy(m, locks);
+  RETURN QUERY SELECT * FROM sluice_private.why_endpoint(m.queue, coalesce(m.tenant, m.ordering_key));
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, '', locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_permit(m.queue, m.tenant, locks);
   RETURN QUERY SELECT * FROM sluice_private.why_no_token(m.queue, '');

@@ -16,7 +16,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE t.count > 0
 $$;
 
--- Of the first 20 tenants of a queue with limits for them, those that are at one.
+-- Of the first 20 tenants of a queue with limits for them, those that are at one, or are endpoints that get nothing now.
 CREATE FUNCTION sluice_private.why_tenants_wait(queue text, locks jsonb) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE found (tenant) AS (
@@ -33,7 +33,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) n
   )
   SELECT r.* FROM (SELECT f.tenant FROM found f LIMIT 20) f CROSS JOIN LATERAL (
-    SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
+    SELECT * FROM sluice_private.why_endpoint(queue, f.tenant)
+    UNION ALL SELECT * FROM sluice_private.why_no_permit(queue, f.tenant, locks)
     UNION ALL SELECT * FROM sluice_private.why_no_token(queue, f.tenant)
   ) r
 $$;

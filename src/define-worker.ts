@@ -6,11 +6,12 @@ import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
 import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions, StreamGroup } from './streams.ts'
+import type { WebhooksOptions } from './webhooks/options.ts'
 
 /**
  * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads
  * a stream has the key `<stream>:<group>` and the mode `group`. A queue with the mode `relay` is published, and so is a group
- * that has a destination (`to`) instead of a handler.
+ * that has a destination (`to`) instead of a handler. A queue with the mode `webhooks` is sent to its endpoints.
  *
  * @example
  * export default defineWorker(sluice, {
@@ -62,6 +63,7 @@ type WorkOfQueue<Definitions extends QueueDefinitions | undefined, Name extends 
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'transactional', Transactional>
   | WorkFor<OutputOf<Definitions, Name>, Definitions, 'leased', LeasedPipelineOptions>
   | (Relayed & { readonly mode: 'relay' })
+  | Sent
 
 type WorkOfGroup<
   Definitions extends QueueDefinitions | undefined,
@@ -73,6 +75,11 @@ type WorkOfGroup<
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
 type Relayed = RelayOptions & { readonly handle?: undefined; readonly handleBatch?: undefined }
 type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group'; readonly to?: undefined }
+type Sent = WebhooksOptions & {
+  readonly mode: 'webhooks'
+  readonly handle?: undefined
+  readonly handleBatch?: undefined
+}
 
 type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
   (
@@ -81,7 +88,7 @@ type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In exten
   )
 
 /** The work of one queue, as it is run. */
-export type QueueWork = HandledWork | RelayedWork
+export type QueueWork = HandledWork | OutgoingWork
 
 export interface HandledWork {
   readonly kind: 'handle' | 'handleBatch'
@@ -92,10 +99,20 @@ export interface HandledWork {
   readonly handler: (message: never, context: never) => unknown
 }
 
+/** Work whose messages leave the database, by no handler of the worker's. */
+type OutgoingWork = RelayedWork | SentWork
+
 interface RelayedWork {
   readonly kind: 'relay'
   readonly source: string | StreamGroup
   /** Those of the relay, which checks them. */
+  readonly options: Readonly<Record<string, unknown>>
+}
+
+/** The options are those of `webhooks`, which checks them. */
+interface SentWork {
+  readonly kind: 'webhooks'
+  readonly name: string
   readonly options: Readonly<Record<string, unknown>>
 }
 
@@ -129,6 +146,7 @@ function readWork(queue: string, work: unknown): QueueWork {
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
     if (isRelayed(options)) return relayed(queue, work as Record<string, unknown>)
+    if (options.mode === 'webhooks') return sent(queue, work as Record<string, unknown>)
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -163,10 +181,22 @@ function groupOf(queue: string): StreamGroup {
 /** @throws SluiceError OPTION_INVALID */
 function relayed(queue: string, work: Readonly<Record<string, unknown>>): RelayedWork {
   const { mode, ...options } = work
-  const handler = KINDS.find((kind) => options[kind] !== undefined)
-  if (handler === undefined) return { kind: 'relay', source: mode === 'group' ? groupOf(queue) : queue, options }
-  const [name, wanted] = [`the worker's ${JSON.stringify(queue)}`, 'no handler beside the destination of a relay']
-  throw expected('OPTION_INVALID', name, wanted, handler, "As in { mode: 'relay', to: nats({ … }) }")
+  refuseHandler(queue, work, "As in { mode: 'relay', to: nats({ … }) }")
+  return { kind: 'relay', source: mode === 'group' ? groupOf(queue) : queue, options }
+}
+
+/** @throws SluiceError OPTION_INVALID */
+function sent(name: string, work: Readonly<Record<string, unknown>>): SentWork {
+  const { mode: _, ...options } = work
+  refuseHandler(name, work, "As in { mode: 'webhooks' }")
+  return { kind: 'webhooks', name, options }
+}
+
+function refuseHandler(queue: string, work: Readonly<Record<string, unknown>>, remedy: string): void {
+  const handler = KINDS.find((kind) => work[kind] !== undefined)
+  if (handler === undefined) return
+  const what = `the worker's ${JSON.stringify(queue)}`
+  throw expected('OPTION_INVALID', what, 'no handler, because its messages leave the database', handler, remedy)
 }
 
 const KINDS = ['handle', 'handleBatch'] as const

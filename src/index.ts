@@ -9,6 +9,7 @@ export type { AppendOptions } from './enqueue/append-options.ts'
 export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
 export type { ReceivedOptions } from './enqueue/received.ts'
+export type { WebhookEvent } from './enqueue/send-webhook.ts'
 export { ownTransaction } from './enqueue/within.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
@@ -58,6 +59,13 @@ export type {
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
 export type { DoctorOptions } from './operate/doctor.ts'
+export type { EndpointDefinition } from './operate/endpoint-definition.ts'
+export type {
+  DefinedEndpoint,
+  EndpointChangeOptions,
+  EndpointRotateOptions,
+  Endpoints,
+} from './operate/endpoints.ts'
 export type { RetryPartitionsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/group-options.ts'
 export type { Groups } from './operate/groups.ts'
 export type { History, HistoryOptions } from './operate/history.ts'
@@ -76,9 +84,11 @@ export type { StreamEvents } from './operate/stream-events.ts'
 export type { StreamOffset } from './operate/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
 export type { Streams } from './operate/streams.ts'
+export type { EndpointTest } from './operate/test-endpoint.ts'
 export type { WaitingFilter } from './operate/waiting-filter.ts'
 export type { WhichMessage } from './operate/which-message.ts'
 export type { Workers } from './operate/workers.ts'
+export type { OutboundOptions } from './outbound/options.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
 export type { Drained, RunningPipeline } from './pipeline/running-pipeline.ts'
 export type { BacklogOptions } from './plan/backlog.ts'
@@ -124,6 +134,9 @@ export type { Distribution } from './statistics/histogram.ts'
 export type { ConsumerMetrics, Durations, QueueStatistics } from './statistics/meter.ts'
 export type { Metrics } from './statistics/meters.ts'
 export type { StreamDefinitions, StreamGroup } from './streams.ts'
+export type { EndpointOutcome } from './table/endpoint/define-endpoint.ts'
+export type { EndpointState, EndpointStatus } from './table/endpoint/endpoint-status.ts'
+export type { SentWebhook } from './table/endpoint/send-webhook.ts'
 export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 export type { QueueActivity } from './table/operate/activity.ts'
 export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
@@ -177,3 +190,4 @@ export type {
   QueueNameOf,
   StreamNameOf,
 } from './types-of.ts'
+export type { WebhooksOptions } from './webhooks/options.ts'

@@ -8,12 +8,14 @@ import type { AppendOptions } from './enqueue/append-options.ts'
 import type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 import type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
 import type { ReceivedOptions } from './enqueue/received.ts'
+import type { WebhookEvent } from './enqueue/send-webhook.ts'
 import { ownTransaction } from './enqueue/within.ts'
 import { Inbox } from './inbox/inbox.ts'
 import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { Message } from './message.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
+import type { Endpoints } from './operate/endpoints.ts'
 import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
 import { Operations } from './operate/operations.ts'
@@ -40,8 +42,11 @@ import { Deliveries } from './rx/deliveries.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
 import type { Metrics } from './statistics/meters.ts'
 import { checkStreamName, refuseStream, type StreamDefinitions, type StreamGroup } from './streams.ts'
+import type { SentWebhook } from './table/endpoint/send-webhook.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
+import type { WebhooksOptions } from './webhooks/options.ts'
+import { webhooksOf } from './webhooks/webhooks.ts'
 
 /**
  * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
@@ -186,6 +191,23 @@ export class Sluice<
     return this.#assembly.enqueues.many(tx, queue, messages)
   }
 
+  /**
+   * Sends an event to endpoints, in the caller's open transaction: one message for each endpoint that is enabled, has the
+   * event's owner and wants its type. Returns their names and the ids of their messages.
+   *
+   * @param tx the open transaction, as for `enqueue`, or `sluice.ownTransaction`.
+   * @throws SluiceError as `enqueue`, and ENDPOINT_UNKNOWN, after which the transaction has failed
+   *
+   * @example await sluice.sendWebhook(tx, 'webhooks', { type: 'order.paid', payload: { id }, owner: 'acme' })
+   */
+  sendWebhook<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    event: WebhookEvent<InputOf<Definitions, Name>>,
+  ): Promise<readonly SentWebhook[]> {
+    return this.#assembly.enqueues.webhook(tx, queue, event)
+  }
+
   /** Streams: set, list, read and trim them. */
   get streams(): Operate<Definitions, Streams>['streams'] {
     return this.operate.streams
@@ -194,6 +216,11 @@ export class Sluice<
   /** Groups of streams: set, list, seek, pause, resume, retry and delete them. */
   get groups(): Groups<Streams> {
     return this.operate.groups
+  }
+
+  /** Who gets the webhooks of a queue: set, list, disable, test and delete endpoints. */
+  get endpoints(): Endpoints<Definitions> {
+    return this.operate.endpoints
   }
 
   /** Messages that are enqueued at given times: set, list, pause, resume, run and delete schedules. */
@@ -335,6 +362,21 @@ export class Sluice<
     options: ReceivedOptions = {},
   ): Promise<boolean> {
     return this.#assembly.enqueues.received(tx, queue, { source, id }, options)
+  }
+
+  /**
+   * Creates a pipeline that sends the webhooks of a queue to their endpoints, in leased mode: signed, tried again for three
+   * days, and only to public addresses.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.webhooks('webhooks', { concurrency: 100 }).start()
+   */
+  webhooks(queue: QueueName<Definitions>, options: WebhooksOptions = {}): RunnablePipeline {
+    refuseStream(queue, this.#config, 'let a group that reads it call sendWebhook')
+    const { consumers, parts, shared } = this.#assembly
+    const runtime = { consumers, inTransaction: parts.inOwnTransaction, alphabet: shared.alphabet }
+    return webhooksOf(checkQueueName(queue, this.#config.definitions), options, runtime)
   }
 
   /**

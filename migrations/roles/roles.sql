@@ -63,6 +63,8 @@ BEGIN
 
   -- Receives messages from outside: it writes receipts, and dead letters of what can never be enqueued, and reads neither.
   GRANT EXECUTE ON FUNCTION sluice.received, sluice_private.receive, sluice_private.bury_received TO sluice_producer;
+  -- Sends events to endpoints, which it does not see, by a function with the same rights.
+  GRANT EXECUTE ON FUNCTION sluice.send_webhook TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has moved there.
@@ -79,6 +81,10 @@ BEGIN
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tenant, apart, noted_at) ON sluice.turn TO sluice_worker;
+  -- Of endpoints a claim sees which to pass over. Their secrets a worker gets by a function.
+  GRANT SELECT (queue, name, state, closed_until) ON sluice.endpoint TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.endpoints_to_call TO sluice_worker, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice_private.note_attempts TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.prepare_claim, sluice_private.count_claimable, sluice_private.lock_growth,
     sluice_private.fit_permits, sluice_private.lock_surplus, sluice_private.end_run_out, sluice_private.empty_permits,
     sluice_private.make_permits, sluice_private.count_free, sluice_private.count_permits, sluice_private.last_permit,
@@ -122,7 +128,7 @@ BEGIN
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.relays, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
-    sluice.held_keys
+    sluice.held_keys, sluice.endpoints
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity, sluice.backlog_sample TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
@@ -151,12 +157,13 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.pause, sluice.resume, sluice.is_paused,
     sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice_private.release_holds,
     sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run_now, sluice.seek_group, sluice.retry_partitions,
-    sluice.skip_event TO sluice_operator, sluice_admin;
+    sluice.skip_event, sluice.endpoint_enable, sluice.endpoint_disable TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
   GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.move_messages, sluice.free_keys, sluice.queue_set, sluice.delete_dead_letters, sluice.audit_keep,
     sluice_private.foreign_characters, sluice.schedule_delete, sluice.create_stream, sluice.create_group,
-    sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
+    sluice.group_set, sluice.delete_group, sluice.trim_stream, sluice.endpoint_set, sluice.endpoint_rotate,
+    sluice.endpoint_delete TO sluice_admin;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
   GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release,

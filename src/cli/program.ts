@@ -7,6 +7,7 @@ import { addClear } from './commands/clear.ts'
 import { addDashboard } from './commands/dashboard.ts'
 import { addDead } from './commands/dead.ts'
 import { addDoctor } from './commands/doctor.ts'
+import { addEndpoint } from './commands/endpoint.ts'
 import { addEnqueue } from './commands/enqueue.ts'
 import { addExplain } from './commands/explain.ts'
 import { addGroup } from './commands/group.ts'
@@ -56,6 +57,7 @@ const COMMANDS = [
   addClaims,
   addDead,
   addSchedule,
+  addEndpoint,
   addStream,
   addGroup,
   addHistory,

@@ -40,6 +40,11 @@ const ACTIONS = [
   'group.retry',
   'group.skip',
   'group.delete',
+  'endpoint.set',
+  'endpoint.disable',
+  'endpoint.enable',
+  'endpoint.rotate',
+  'endpoint.delete',
   'audit.keep',
 ] as const
 
@@ -51,7 +56,7 @@ type AuditKind = (typeof ACTIONS)[number] extends `${infer Kind}.${string}` ? Ki
 export interface AuditOptions<Name extends string = string> {
   /** Only what concerned this queue, or, as `stream:group`, this group. */
   readonly queue?: Name | undefined
-  /** Only what concerned this dedupe key, schedule, stream or number of a claim. */
+  /** Only what concerned this dedupe key, schedule, stream, endpoint or number of a claim. */
   readonly subject?: string | undefined
   /** Only what concerned the message with this id. An action on more than 100 messages has the first 100 ids. */
   readonly id?: string | undefined

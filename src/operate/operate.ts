@@ -9,6 +9,7 @@ import { Audit, actorName } from './audit.ts'
 import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
 import { type DoctorOptions, examine } from './doctor.ts'
+import { Endpoints } from './endpoints.ts'
 import { Groups } from './groups.ts'
 import { History } from './history.ts'
 import { Messages } from './messages.ts'
@@ -51,6 +52,8 @@ export class Operate<
   readonly streams: Streams<Defined>
   /** Groups of streams: set, list, seek, pause, resume, retry and delete them. Also `sluice.groups`. */
   readonly groups: Groups<Defined>
+  /** Who gets the webhooks of a queue: set, list, disable, test and delete endpoints. Also `sluice.endpoints`. */
+  readonly endpoints: Endpoints<Definitions>
   /** Who did what: list it, and say how long it is kept. */
   readonly audit: Audit<WithGroupQueues<Definitions, Defined>>
   readonly #rules: ScheduleRules & KnownNames
@@ -70,6 +73,7 @@ export class Operate<
     this.schedules = new Schedules(rules, operations)
     this.streams = new Streams(operations)
     this.groups = new Groups(operations)
+    this.endpoints = new Endpoints(operations)
     this.audit = new Audit(operations)
   }
 

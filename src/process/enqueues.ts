@@ -8,9 +8,11 @@ import {
   type MessageToEnqueue,
 } from '../enqueue/enqueue.ts'
 import { type ReceivedOptions, received } from '../enqueue/received.ts'
+import { sendToEndpoints, type WebhookEvent } from '../enqueue/send-webhook.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
+import type { SentWebhook } from '../table/endpoint/send-webhook.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
 import type { ReceiptKey } from '../table/receipt/receive.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
@@ -42,6 +44,10 @@ export class Enqueues {
     messages: readonly (MessageToEnqueue | DedupedMessage)[],
   ): Promise<(string | EnqueueResult)[]> {
     return this.#during(tx, () => enqueueMany(this.context, tx, queue, messages))
+  }
+
+  webhook(tx: unknown, queue: string, event: WebhookEvent): Promise<readonly SentWebhook[]> {
+    return this.#during(tx, () => sendToEndpoints(this.context, tx, queue, event))
   }
 
   append(tx: unknown, stream: string, payload: unknown, options?: AppendOptions): Promise<number> {

@@ -318,6 +318,30 @@ export type SluiceEvent =
       readonly since: Date
     }
   /**
+   * An endpoint has answered to nothing but failures `since` then, for a fifth of the time after which it is disabled. `error`
+   * is that of the last attempt. Reported once, by the process that has noted it.
+   */
+  | {
+      readonly kind: 'endpoint.failing'
+      readonly queue: string
+      readonly endpoint: string
+      readonly since: Date
+      readonly error: string
+    }
+  /**
+   * A worker has disabled an endpoint, after nothing but failures `since` then, or because it has answered 410. Its messages
+   * wait or, after a 410, become dead letters.
+   */
+  | {
+      readonly kind: 'endpoint.disabled'
+      readonly queue: string
+      readonly endpoint: string
+      readonly since: Date | null
+      readonly reason: string
+    }
+  /** What became of an attempt could not be noted for its endpoint. The message is settled all the same. */
+  | { readonly kind: 'endpoint.unnoted'; readonly queue: string; readonly endpoint: string; readonly error: Error }
+  /**
    * `sluice/otel`: a call of OpenTelemetry's SDK threw. Nothing else failed: spans or metrics are missing. Reported once.
    */
   | { readonly kind: 'telemetry.failed'; readonly error: Error }

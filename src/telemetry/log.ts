@@ -141,6 +141,9 @@ type OtherKind =
   | 'inbox.stored'
   | 'inbox.unavailable'
   | 'inbox.available'
+  | 'endpoint.failing'
+  | 'endpoint.disabled'
+  | 'endpoint.unnoted'
   | 'retryPolicy.unknown'
   | 'queue.backlog'
   | 'retryPolicy.failed'
@@ -189,6 +192,7 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   if ('schedule' in event) return lineOfSchedule(event)
   if ('destination' in event) return lineOfRelay(event)
   if ('receiver' in event) return lineOfInbox(event)
+  if ('endpoint' in event) return lineOfEndpoint(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
@@ -230,6 +234,14 @@ function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
   if (event.kind === 'inbox.available') return ['info', `inbox: ${what} is back, which was out of reach since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
   return ['warn', `inbox: ${what} is out of reach since ${since}, ${again}: ${event.error}`]
+}
+
+function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {
+  const { endpoint } = event
+  if (event.kind === 'endpoint.unnoted')
+    return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
+  if (event.kind === 'endpoint.disabled') return ['error', `endpoint ${endpoint} is disabled: ${event.reason}`]
+  return ['warn', `endpoint ${endpoint} has failed since ${event.since.toISOString()}: ${event.error}`]
 }
 
 interface OfMessage {

@@ -53,7 +53,7 @@ test('a worker publishes the events of a group that has a destination, beside on
 test('a worker has no handler for a queue with the mode relay, and no other mode', ({ sluice, queue }) => {
   const to = new MemoryDestination()
   const both = { [queue]: { mode: 'relay', to, handle: async () => undefined } }
-  const refused = 'expected no handler beside the destination of a relay, received "handle"'
+  const refused = 'expected no handler, because its messages leave the database, received "handle"'
   expect(() => defineWorker(both as never)).toThrow(refused)
   const { queues } = defineWorker({ [queue]: { mode: 'relay', to } })
   expect(() => pipelinesOf(sluice, queues, [], { ...NONE, mode: 'leased' })).toThrow('--mode: expected relay')

@@ -26,6 +26,7 @@ const WITH_PROMISES = [
   'schedules',
   'relay',
   'inbox',
+  'webhooks',
 ]
 
 /** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */

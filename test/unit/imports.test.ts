@@ -16,8 +16,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ['handle'],
   ['demand'],
   ['modes', 'services', 'pull'],
+  ['outbound'],
   ['process', 'operate'],
-  ['pipeline', 'rx', 'relay', 'inbox'],
+  ['pipeline', 'rx', 'relay', 'inbox', 'webhooks'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'redis', 'index'],
 ]

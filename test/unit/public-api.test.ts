@@ -76,6 +76,7 @@ test('the main entry exports these types', () => {
       "Dedupe",
       "DedupedMessage",
       "DedupedOptions",
+      "DefinedEndpoint",
       "DefinedSchedule",
       "Deliveries",
       "DeliveriesOptions",
@@ -89,6 +90,14 @@ test('the main entry exports these types', () => {
       "Drained",
       "Duration",
       "Durations",
+      "EndpointChangeOptions",
+      "EndpointDefinition",
+      "EndpointOutcome",
+      "EndpointRotateOptions",
+      "EndpointState",
+      "EndpointStatus",
+      "EndpointTest",
+      "Endpoints",
       "EnqueueInTransaction",
       "EnqueueOptions",
       "EnqueueResult",
@@ -157,6 +166,7 @@ test('the main entry exports these types', () => {
       "OnFailure",
       "OpenTransaction",
       "Operate",
+      "OutboundOptions",
       "Outcome",
       "OutgoingMessage",
       "OutputOf",
@@ -209,6 +219,7 @@ test('the main entry exports these types', () => {
       "Schedules",
       "SeekOptions",
       "SeekResult",
+      "SentWebhook",
       "SettledCounts",
       "SettledMessage",
       "SettledMessages",
@@ -235,6 +246,8 @@ test('the main entry exports these types', () => {
       "Verdict",
       "VersionInUse",
       "WaitingFilter",
+      "WebhookEvent",
+      "WebhooksOptions",
       "WhichMessage",
       "WorkerDefinition",
       "WorkerQueues",
@@ -374,6 +387,7 @@ test('sluice.streams, groups and schedules are the objects of sluice.operate', (
   expect(streams).toBe(operate.streams)
   expect(groups).toBe(operate.groups)
   expect(schedules).toBe(operate.schedules)
+  expect(sluice.endpoints).toBe(operate.endpoints)
 })
 
 /** The names of the types in the export lists of a file, and of those declared in it. */

@@ -1,6 +1,14 @@
 import type { HandledWork, QueueWork } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
-import type { BatchHandler, Handler, PipelineOptions, RelayOptions, RunnablePipeline, Sluice } from '../../index.ts'
+import type {
+  BatchHandler,
+  Handler,
+  PipelineOptions,
+  RelayOptions,
+  RunnablePipeline,
+  Sluice,
+  WebhooksOptions,
+} from '../../index.ts'
 
 /** Options of the command for all pipelines; undefined: the module's. */
 export interface Overrides {
@@ -49,11 +57,8 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
   }
   // The pipeline checks them: the module may be JavaScript.
   const options = { ...work.options, ...given } as PipelineOptions
-  const runnable =
-    work.kind === 'relay'
-      ? sluice.relay(work.source, options as unknown as RelayOptions)
-      : handledBy(sluice, work, options)
-  const isLeased = (options.mode as unknown) === 'leased'
+  const runnable = runnableOf(sluice, work, options)
+  const isLeased = (options.mode as unknown) === 'leased' || work.kind === 'webhooks'
   return {
     queue,
     mode: typeof mode === 'string' ? mode : 'transactional',
@@ -62,7 +67,14 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
   }
 }
 
+function runnableOf(sluice: Sluice, work: QueueWork, options: PipelineOptions): RunnablePipeline {
+  if (work.kind === 'relay') return sluice.relay(work.source, options as unknown as RelayOptions)
+  if (work.kind === 'webhooks') return sluice.webhooks(work.name, options as unknown as WebhooksOptions)
+  return handledBy(sluice, work, options)
+}
+
 function modeOf(work: QueueWork): unknown {
+  if (work.kind === 'webhooks') return 'webhooks'
   if (work.kind === 'relay') return typeof work.source === 'string' ? 'relay' : 'group'
   return 'group' in work.options ? 'group' : work.options.mode
 }

@@ -44,6 +44,8 @@ export type ReasonWord =
   | 'tenant_limit'
   | 'queue_rate'
   | 'tenant_rate'
+  | 'endpoint_disabled'
+  | 'endpoint_closed'
   | 'behind'
   | 'due_now'
   | 'not_visible'

@@ -20,6 +20,9 @@ const claim = (q: string) => `SELECT sluice.claim('${q}')`
 const claimOf = (q: string) => `'${q}', (SELECT c.id FROM sluice.claim c WHERE c.queue = '${q}')`
 const schedule = (q: string, every: string) =>
   `SELECT sluice.schedule('${q}', '${q}', '1', every => interval '${every}')`
+/** Of a queue that has a limit already: the first endpoint sets one, which is an action too. */
+const limited = (q: string) => `SELECT sluice.queue_set('${q}', '{"tenant_concurrency": 5}')`
+const endpoint = (q: string) => `SELECT sluice.endpoint_set('${q}', 'e', 'https://hooks.example')`
 const stream = (q: string) => `SELECT sluice.create_stream('${q}', 1)`
 const group = (q: string) => [stream(q), `SELECT sluice.create_group('${q}', 'g', '{0}')`]
 /** Its group's only partition waits for the first event. */
@@ -195,6 +198,35 @@ export const CHANGES: Readonly<Record<string, Change>> = {
     call: (q) => `SELECT sluice.schedule_delete('${q}')`,
     noted: (queue) => ({ action: 'schedule.delete', queue, subject: queue }),
     idle: (q) => `SELECT sluice.schedule_delete('${q}')`,
+  },
+  endpoint_set: {
+    given: (q) => [limited(q)],
+    call: endpoint,
+    noted: (queue) => ({ action: 'endpoint.set', queue, subject: 'e', details: { outcome: 'created' } }),
+    idle: endpoint,
+  },
+  endpoint_disable: {
+    given: (q) => [endpoint(q)],
+    call: (q) => `SELECT sluice.endpoint_disable('${q}', 'e', 'moved')`,
+    noted: (queue) => ({ action: 'endpoint.disable', queue, subject: 'e', details: { reason: 'moved' } }),
+    idle: (q) => `SELECT sluice.endpoint_disable('${q}', 'e')`,
+  },
+  endpoint_enable: {
+    given: (q) => [endpoint(q), `SELECT sluice.endpoint_disable('${q}', 'e')`],
+    call: (q) => `SELECT sluice.endpoint_enable('${q}', 'e')`,
+    noted: (queue) => ({ action: 'endpoint.enable', queue, subject: 'e' }),
+    idle: (q) => `SELECT sluice.endpoint_enable('${q}', 'e')`,
+  },
+  endpoint_rotate: {
+    given: (q) => [endpoint(q)],
+    call: (q) => `SELECT sluice.endpoint_rotate('${q}', 'e')`,
+    noted: (queue) => ({ action: 'endpoint.rotate', queue, subject: 'e' }),
+  },
+  endpoint_delete: {
+    given: (q) => [endpoint(q)],
+    call: (q) => `SELECT sluice.endpoint_delete('${q}', 'e')`,
+    noted: (queue) => ({ action: 'endpoint.delete', queue, subject: 'e' }),
+    idle: (q) => `SELECT sluice.endpoint_delete('${q}', 'e')`,
   },
   create_stream: {
     call: (q) => `SELECT sluice.create_stream('${q}', 1, retain => '1 day')`,

@@ -1,0 +1,64 @@
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, onTestFinished } from 'vitest'
+import { answering } from '../support/servers/receiver.ts'
+import { messagesOf, sendDue, test } from '../support/webhooks.ts'
+
+describe('the wall', () => {
+  test('connects to no address that is not public, however it is written', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    const hosts = ['127.0.0.1', '127.1', '0x7f.1', '2130706433', '0.0.0.0', '[::ffff:127.0.0.1]', 'localhost', '[::1]']
+    for (const [at, host] of hosts.entries())
+      await sluice.endpoints.set(queue, `e${at}`, { url: `http://${host}:${receiver.port}/` })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    await sendDue(sluice, queue, receiver, { networks: [] })
+    const failed = await messagesOf(database, queue)
+    expect(failed).toHaveLength(hosts.length)
+    for (const { last_error } of failed) expect(last_error).toContain('expected a public address')
+    expect(receiver.received).toEqual([])
+  })
+
+  test('lets no http and no other port through unless that is allowed', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url })
+    const errorWith = async (options: object) => {
+      await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+      await sendDue(sluice, queue, receiver, options)
+      return (await messagesOf(database, queue)).at(-1)?.last_error
+    }
+    expect(await errorWith({ allowHttp: false })).toContain('expected https')
+    expect(await errorWith({ ports: [] })).toContain('expected an allowed port')
+    expect(receiver.received).toEqual([])
+  })
+
+  test('follows no redirect', async ({ database, sluice, queue, receiver }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    receiver.answer = answering(302, { location: `${receiver.url}/inside` })
+    await sendDue(sluice, queue, receiver)
+    expect(receiver.received).toHaveLength(1)
+    expect(await messagesOf(database, queue)).toMatchObject([{ attempt: 1, last_error: 'status 302' }])
+  })
+
+  test('lets nothing through that has no valid certificate', async ({ database, sluice, queue, receiver }) => {
+    // Without a certificate the handshake fails.
+    const server = createServer({}, (_, response) => response.end())
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    await sluice.endpoints.set(queue, 'e', { url: `https://127.0.0.1:${port}/` })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    await sendDue(sluice, queue, receiver, { ports: [port] })
+    expect(await messagesOf(database, queue)).toMatchObject([
+      { attempt: 1, last_error: expect.stringMatching(/SSL|TLS/i) },
+    ])
+  })
+})

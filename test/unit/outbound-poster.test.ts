@@ -1,0 +1,136 @@
+import type { LookupAddress } from 'node:dns'
+import { describe, expect, test } from 'vitest'
+import { type OutboundOptions, resolveOutbound } from '../../src/outbound/options.ts'
+import { Poster } from '../../src/outbound/poster.ts'
+import type { Resolve } from '../../src/outbound/wall.ts'
+import { answering, type Receiver, startReceiver } from '../support/servers/receiver.ts'
+import { waitFor } from '../support/wait.ts'
+
+const going = new AbortController().signal
+const BODY = Buffer.from('{"a":"é"}')
+
+function posterFor(receiver: Receiver, options: OutboundOptions = {}, resolve?: Resolve): Poster {
+  return new Poster(resolveOutbound('test', { ...receiver.reach, ...options }), resolve)
+}
+
+function requestTo(url: string) {
+  return { url, headers: { 'content-length': String(BODY.byteLength), 'x-own': 'yes' }, body: BODY }
+}
+
+describe('a request', () => {
+  test('has its headers and its body, and returns the answer', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = answering(429, { 'retry-after': '7' }, 'later')
+    const answer = await posterFor(receiver).post(requestTo(`${receiver.url}/hook?a=1`), going)
+    expect(answer).toEqual({ status: 429, retryAfter: '7', text: 'later' })
+    expect(receiver.received).toMatchObject([
+      { method: 'POST', path: '/hook?a=1', body: '{"a":"é"}', headers: { 'x-own': 'yes' } },
+    ])
+  })
+
+  test('uses a connection again', async () => {
+    const receiver = await startReceiver()
+    const poster = posterFor(receiver)
+    await poster.post(requestTo(receiver.url), going)
+    await poster.post(requestTo(receiver.url), going)
+    expect(new Set(receiver.received.map(({ clientPort }) => clientPort)).size).toBe(1)
+  })
+
+  test('is sent again if the server has closed the connection that it was to use again', async () => {
+    const receiver = await startReceiver()
+    const poster = posterFor(receiver)
+    await poster.post(requestTo(receiver.url), going)
+    receiver.answer = (_, response) => {
+      receiver.answer = answering(200)
+      response.socket?.resetAndDestroy()
+    }
+    expect(await poster.post(requestTo(receiver.url), going)).toMatchObject({ status: 200 })
+    expect(receiver.received).toHaveLength(3)
+  })
+
+  test('does not follow a redirect', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = answering(302, { location: `${receiver.url}/inside` })
+    expect(await posterFor(receiver).post(requestTo(receiver.url), going)).toMatchObject({ status: 302 })
+    expect(receiver.received).toHaveLength(1)
+  })
+
+  test('ends when its time is over, although nothing has failed', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = () => undefined
+    await expect(posterFor(receiver, { timeout: '1s' }).post(requestTo(receiver.url), going)).rejects.toThrow(
+      'no answer within 1000 ms',
+    )
+  })
+
+  test('ends with the status when an answer does not end', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = (_, response) => {
+      response.writeHead(200)
+      const trickle = setInterval(() => response.write('.'), 50)
+      response.once('close', () => clearInterval(trickle))
+    }
+    const answer = await posterFor(receiver, { timeout: '1s' }).post(requestTo(receiver.url), going)
+    expect(answer.status).toBe(200)
+    expect(answer.text).toMatch(/^\.+$/)
+  })
+
+  test('reads no more than 64 KiB of an answer, and keeps the first KiB', async () => {
+    const receiver = await startReceiver()
+    let sent = 0
+    let isClosed = false
+    receiver.answer = (_, response) => {
+      response.writeHead(500)
+      const more = () => {
+        while (!response.closed && response.write('x'.repeat(16_384))) sent += 16_384
+      }
+      response.on('drain', more)
+      response.once('close', () => {
+        isClosed = true
+      })
+      more()
+    }
+    const { text } = await posterFor(receiver).post(requestTo(receiver.url), going)
+    expect(text).toBe('x'.repeat(1_024))
+    await waitFor(() => isClosed, { what: 'the end of the connection' })
+    // What is on its way through the buffers of both systems as well.
+    expect(sent).toBeLessThan(16 * 2 ** 20)
+  })
+
+  test('ends when its signal aborts', async () => {
+    const receiver = await startReceiver()
+    const stop = new AbortController()
+    receiver.answer = () => stop.abort()
+    await expect(posterFor(receiver).post(requestTo(receiver.url), stop.signal)).rejects.toThrow(/abort/i)
+  })
+
+  test.for(['http://127.1', 'http://0x7f.1', 'http://2130706433', 'http://[::ffff:127.0.0.1]', 'http://0.0.0.0'])(
+    'never reaches %s',
+    async (host) => {
+      const receiver = await startReceiver()
+      const poster = posterFor(receiver, { networks: [] })
+      await expect(poster.post(requestTo(`${host}:${receiver.port}`), going)).rejects.toThrow(
+        'expected a public address',
+      )
+      expect(receiver.received).toEqual([])
+    },
+  )
+
+  test('goes to no name whose address changes after it was judged', async () => {
+    const receiver = await startReceiver()
+    const answers = ['192.0.2.1', '127.0.0.1']
+    const asked: string[] = []
+    const rebinding: Resolve = (hostname, _options, callback) => {
+      asked.push(hostname)
+      const address = answers[Math.min(asked.length, answers.length) - 1] ?? ''
+      callback(null, [{ address, family: 4 } satisfies LookupAddress])
+    }
+    const poster = posterFor(receiver, { networks: ['192.0.2.0/24'], timeout: '1s' }, rebinding)
+    const request = requestTo(`http://rebinding.example:${receiver.port}`)
+    // To the judged address, which belongs to no machine, and never to the other one.
+    await expect(poster.post(request, going)).rejects.toThrow()
+    expect(asked).toHaveLength(1)
+    await expect(poster.post(request, going)).rejects.toThrow('127.0.0.1')
+    expect(receiver.received).toEqual([])
+  })
+})
