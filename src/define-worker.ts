@@ -145,8 +145,8 @@ function readWork(queue: string, work: unknown): QueueWork {
     return { name: queue, options: {}, kind: 'handle', handler: work as HandledWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
-    if (isRelayed(options)) return relayed(queue, work as Record<string, unknown>)
-    if (options.mode === 'webhooks') return sent(queue, work as Record<string, unknown>)
+    const leaving = outgoing(queue, work as Record<string, unknown>)
+    if (leaving !== undefined) return leaving
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
@@ -166,8 +166,11 @@ function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pi
   return { name: stream, options: { ...others, group } }
 }
 
-function isRelayed({ mode, to }: Readonly<Record<string, unknown>>): boolean {
-  return mode === 'relay' || (mode === 'group' && to !== undefined)
+/** Undefined: a handler of the worker's gets the messages. @throws SluiceError OPTION_INVALID */
+function outgoing(queue: string, work: Readonly<Record<string, unknown>>): OutgoingWork | undefined {
+  const { mode, to } = work
+  if (mode === 'relay' || (mode === 'group' && to !== undefined)) return relayed(queue, work)
+  return mode === 'webhooks' ? sent(queue, work) : undefined
 }
 
 /** @throws SluiceError OPTION_INVALID */
