@@ -107,7 +107,14 @@ const REST = 'More'
 
 /** The text of docs/api.md, from the doc comments of all that is exported. */
 export function apiPage(): string {
-  const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/nats.ts', 'src/otel.ts', 'src/testing.ts'])
+  const entries = readExports(ROOT, [
+    'src/index.ts',
+    'src/http.ts',
+    'src/nats.ts',
+    'src/otel.ts',
+    'src/rabbitmq.ts',
+    'src/testing.ts',
+  ])
   const listed = SECTIONS.flatMap(([, names]) => names)
   const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
   const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))
@@ -127,6 +134,9 @@ export function apiPage(): string {
     '## sluice/otel',
     'See [telemetry](telemetry.md).',
     ...entries['src/otel.ts'].map(sectionOf),
+    '## sluice/rabbitmq',
+    'See [relays](relay.md).',
+    ...entries['src/rabbitmq.ts'].map(sectionOf),
     '## sluice/testing',
     'See [testing your code](testing.md).',
     ...testing.map(sectionOf),
@@ -150,8 +160,8 @@ function errorCodes(): string {
 
 const INTRODUCTION = `# API
 
-Everything that \`sluice\`, \`sluice/http\`, \`sluice/nats\`, \`sluice/otel\` and \`sluice/testing\` export, made from the doc comments in
-the code by \`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
+Everything that \`sluice\`, \`sluice/http\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/rabbitmq\` and \`sluice/testing\`
+export, made from the doc comments in the code by \`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
 
 Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,
 \`'5m'\`, \`'2h'\`, \`'7d'\`. An option that does not exist, or has a value out of bounds, is refused at once.`

@@ -224,6 +224,7 @@ import { z } from 'zod'
 import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
 import { createHttpHandler } from 'sluice/http'
 import { nats } from 'sluice/nats'
+import { rabbitmq } from 'sluice/rabbitmq'
 import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
@@ -264,6 +265,7 @@ function configuration(folder: string): object {
         'sluice/http': source('http.ts'),
         'sluice/nats': source('nats.ts'),
         'sluice/otel': source('otel.ts'),
+        'sluice/rabbitmq': source('rabbitmq.ts'),
         'sluice/testing': source('testing.ts'),
         'sluice-dashboard': source('../packages/dashboard/src/index.ts'),
       },

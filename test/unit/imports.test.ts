@@ -19,7 +19,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['process', 'operate'],
   ['pipeline', 'rx', 'relay'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
-  ['testing', 'cli', 'http', 'otel', 'nats', 'index'],
+  ['testing', 'cli', 'http', 'otel', 'nats', 'rabbitmq', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */

@@ -49,6 +49,11 @@ test('the destination of NATS loads its client', async () => {
   ])
 })
 
+test('the destination of RabbitMQ loads its client', async () => {
+  const rabbitmq = JSON.stringify(new URL('../../src/rabbitmq.ts', import.meta.url).href)
+  expect(await packagesOf(`import ${rabbitmq}`)).toEqual(['amqplib'])
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

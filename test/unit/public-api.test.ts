@@ -4,6 +4,7 @@ import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as rabbitmq from '../../src/rabbitmq.ts'
 import * as testing from '../../src/testing.ts'
 
 test('the main entry exports these values', () => {
@@ -226,6 +227,22 @@ test('the main entry exports these types', () => {
       "WorkerQueues",
       "WorkerStatus",
       "Workers",
+    ]
+  `)
+})
+
+test('sluice/rabbitmq exports these values', () => {
+  expect(Object.keys(rabbitmq)).toMatchInlineSnapshot(`
+    [
+      "rabbitmq",
+    ]
+  `)
+})
+
+test('sluice/rabbitmq exports these types', () => {
+  expect(exportedTypes('../../src/rabbitmq.ts')).toMatchInlineSnapshot(`
+    [
+      "RabbitmqOptions",
     ]
   `)
 })
