@@ -1,6 +1,8 @@
 import type { Destination, DestinationConnection, RunningPipeline, Sluice } from '../../src/index.ts'
 import { nats } from '../../src/nats.ts'
+import { rabbitmq } from '../../src/rabbitmq.ts'
 import { STREAM } from '../environment/with-broker.ts'
+import { RABBITMQ_QUEUE } from '../environment/with-rabbitmq.ts'
 import type { LoadHandlers } from './load-handlers.ts'
 import type { WorkerSetup } from './worker-orders.ts'
 
@@ -12,9 +14,14 @@ export function startRelay(
   handlers: LoadHandlers,
 ): RunningPipeline {
   const { concurrency, batchSize, retry, maxAttempts } = pipeline
-  const to = withMoment(nats({ servers: brokerUrl, subject: STREAM, stream: STREAM }), handlers)
+  const to = withMoment(destinationAt(brokerUrl), handlers)
   const limits = { confirmTimeout: 1_000, breaker: { delay: 100, maxDelay: 300 } }
   return sluice.relay(queue, { to, concurrency, batchSize, retry, maxAttempts, ...limits }).start()
+}
+
+function destinationAt(servers: string): Destination {
+  if (servers.startsWith('amqp:')) return rabbitmq({ servers, exchange: '', routingKey: RABBITMQ_QUEUE })
+  return nats({ servers, subject: STREAM, stream: STREAM })
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {
