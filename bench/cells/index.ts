@@ -16,7 +16,7 @@ import { memory } from './memory.ts'
 import { leasedOrdering, ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
-import { relay } from './relay.ts'
+import { relay, relayRabbitmq } from './relay.ts'
 import { standby } from './standby.ts'
 import { streamAppend, streamAppendGroups, streamAppendMany } from './stream-append.ts'
 import {
@@ -50,6 +50,7 @@ export const CELLS: readonly Cell[] = [
   memory,
   telemetry,
   relay,
+  relayRabbitmq,
   inbox,
   leasedBatches,
   leasedSingles,

@@ -18,6 +18,8 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   relay: async () => (await import('./relay.ts')).relay,
   'relay-by-hand': async () => (await import('./relay.ts')).relayByHand,
   inbox: async () => (await import('./inbox.ts')).inbox,
+  'relay-rabbitmq': async () => (await import('./relay-rabbitmq.ts')).relayRabbitmq,
+  'relay-rabbitmq-by-hand': async () => (await import('./relay-rabbitmq.ts')).relayRabbitmqByHand,
   'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
   'raw-log': async () => (await import('./raw-log.ts')).rawLog,
   'raw-select': async () => (await import('./raw-select.ts')).rawSelect,

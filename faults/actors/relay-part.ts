@@ -1,6 +1,8 @@
 import type { Destination, DestinationConnection, RunningPipeline, Sluice } from '../../src/index.ts'
 import { nats } from '../../src/nats.ts'
+import { rabbitmq } from '../../src/rabbitmq.ts'
 import { STREAM, streamFor } from '../environment/with-broker.ts'
+import { RABBITMQ_QUEUE } from '../environment/with-rabbitmq.ts'
 import type { LoadHandlers } from './load-handlers.ts'
 import type { WorkerSetup } from './worker-orders.ts'
 
@@ -23,9 +25,14 @@ export function startRelays(
     confirmTimeout: 1_000,
     breaker: { delay: 100, maxDelay: 300 },
   }
-  const to = (stream: string) => withMoment(nats({ servers: brokerUrl, subject: stream, stream }), handlers)
+  const to = (stream: string) => withMoment(destinationAt(brokerUrl, stream), handlers)
   if (groups === undefined) return [sluice.relay(queue, { to: to(STREAM), ...limits }).start()]
   return groups.map((group) => sluice.relay({ stream: queue, group }, { to: to(streamFor(group)), ...limits }).start())
+}
+
+function destinationAt(servers: string, stream: string): Destination {
+  if (servers.startsWith('amqp:')) return rabbitmq({ servers, exchange: '', routingKey: RABBITMQ_QUEUE })
+  return nats({ servers, subject: stream, stream })
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {

@@ -10,7 +10,7 @@ export interface WorkerSetup {
   readonly pipeline: PipelineOptions | LeasedPipelineOptions
   /** `queue` is a stream, of which it is a member of these groups. */
   readonly groups?: readonly string[] | undefined
-  /** It publishes to this NATS server, and has no handlers. */
+  /** It publishes to this server, of NATS or RabbitMQ, and has no handlers. */
   readonly brokerUrl?: string | undefined
   readonly pollIntervalMs?: number | undefined
   readonly maintenanceIntervalMs?: number | undefined

@@ -10,7 +10,7 @@ export interface Environment {
   readonly directUrl?: string | undefined
   /** A way that no fault blocks, for the books and for the auditor. It may be down while the server is. */
   readonly ledgerUrl: string
-  /** Workers publish to this NATS server, and handle nothing. */
+  /** Workers publish to this server, of NATS or RabbitMQ, and handle nothing. */
   readonly brokerUrl?: string | undefined
   /** Resolves when the books have all effects that there are: they are read elsewhere. @default they are written at once */
   readonly booked?: () => Promise<void>

@@ -30,7 +30,14 @@ import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { redeploy } from './redeploy.ts'
-import { relayBrokerFull, relayBrokerKill, relayKill, relayLostConfirms, relayOutage } from './relay.ts'
+import {
+  relayBrokerFull,
+  relayBrokerKill,
+  relayKill,
+  relayLostConfirms,
+  relayOutage,
+  relayRabbitmqKill,
+} from './relay.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
@@ -120,4 +127,5 @@ export const SCENARIOS: readonly Scenario[] = [
   relayBrokerKill,
   relayOutage,
   relayBrokerFull,
+  relayRabbitmqKill,
 ]

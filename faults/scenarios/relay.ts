@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { STREAM, type WithBroker, withBroker } from '../environment/with-broker.ts'
+import { type WithRabbitmq, withRabbitmq } from '../environment/with-rabbitmq.ts'
 import { type Scenario, scenario } from '../run/scenario.ts'
 import { ANOTHER_ID_EACH_TIME, NO_WAVES, OUTAGE_COUNTS, SETTLES_BEFORE_CONFIRM } from '../twins/relay-twins.ts'
 
@@ -59,6 +60,23 @@ export const relayBrokerKill = scenario<WithBroker>({
       const { broker } = stage.environment
       await broker.kill()
       await pause(SOON_MS)
+      await broker.run()
+    }),
+})
+
+export const relayRabbitmqKill = scenario<WithRabbitmq>({
+  ...RELAYED,
+  name: 'relay-rabbitmq-kill',
+  title: 'SIGKILL the RabbitMQ server of a relay, which drops no copies, and start it again',
+  environment: withRabbitmq,
+  injections: { quick: 1, full: 6 },
+  // It takes seconds to start, and its queues seconds more.
+  recoveryMs: 10_000,
+  twin: SETTLES_BEFORE_CONFIRM,
+  inject: (stage) =>
+    stage.fault('RabbitMQ killed', async () => {
+      const { broker } = stage.environment
+      await broker.kill()
       await broker.run()
     }),
 })

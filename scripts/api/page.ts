@@ -103,19 +103,22 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
 /** The order of what `sluice/http` exports. */
 const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authorize', 'HttpAccess', 'HttpAction']
 
+/** The other entries, and the guides that they belong to. */
+const SEE = {
+  kafka: 'See [relays](relay.md).',
+  nats: 'See [relays](relay.md) and the [inbox](inbox.md).',
+  otel: 'See [telemetry](telemetry.md).',
+  rabbitmq: 'See [relays](relay.md).',
+  redis: 'See [relays](relay.md).',
+}
+const OTHERS = Object.keys(SEE) as (keyof typeof SEE)[]
+const fileOf = <Entry extends keyof typeof SEE>(entry: Entry) => `src/${entry}.ts` as const
+
 const REST = 'More'
 
 /** The text of docs/api.md, from the doc comments of all that is exported. */
 export function apiPage(): string {
-  const entries = readExports(ROOT, [
-    'src/index.ts',
-    'src/http.ts',
-    'src/kafka.ts',
-    'src/nats.ts',
-    'src/otel.ts',
-    'src/redis.ts',
-    'src/testing.ts',
-  ])
+  const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/testing.ts', ...OTHERS.map(fileOf)])
   const listed = SECTIONS.flatMap(([, names]) => names)
   const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
   const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))
@@ -129,18 +132,7 @@ export function apiPage(): string {
     '## sluice/http',
     'See [queues over HTTP](http.md).',
     ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
-    '## sluice/kafka',
-    'See [relays](relay.md).',
-    ...entries['src/kafka.ts'].map(sectionOf),
-    '## sluice/nats',
-    'See [relays](relay.md) and the [inbox](inbox.md).',
-    ...entries['src/nats.ts'].map(sectionOf),
-    '## sluice/otel',
-    'See [telemetry](telemetry.md).',
-    ...entries['src/otel.ts'].map(sectionOf),
-    '## sluice/redis',
-    'See [relays](relay.md).',
-    ...entries['src/redis.ts'].map(sectionOf),
+    ...OTHERS.flatMap((entry) => [`## sluice/${entry}`, SEE[entry], ...entries[fileOf(entry)].map(sectionOf)]),
     '## sluice/testing',
     'See [testing your code](testing.md).',
     ...testing.map(sectionOf),
@@ -164,7 +156,7 @@ function errorCodes(): string {
 
 const INTRODUCTION = `# API
 
-Everything that \`sluice\`, \`sluice/http\`, \`sluice/kafka\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/redis\` and \`sluice/testing\` export, made from the doc comments in
+Everything that \`sluice\`, \`sluice/http\`, \`sluice/kafka\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/rabbitmq\`, \`sluice/redis\` and \`sluice/testing\` export, made from the doc comments in
 the code by \`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
 
 Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,

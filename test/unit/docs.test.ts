@@ -227,6 +227,7 @@ import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, t
 import { createHttpHandler } from 'sluice/http'
 import { kafka } from 'sluice/kafka'
 import { fromNats, nats } from 'sluice/nats'
+import { rabbitmq } from 'sluice/rabbitmq'
 import { redis } from 'sluice/redis'
 import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
 declare const sluice: Sluice
@@ -272,6 +273,7 @@ function configuration(folder: string): object {
         'sluice/kafka': source('kafka.ts'),
         'sluice/nats': source('nats.ts'),
         'sluice/otel': source('otel.ts'),
+        'sluice/rabbitmq': source('rabbitmq.ts'),
         'sluice/redis': source('redis.ts'),
         'sluice/testing': source('testing.ts'),
         'sluice-dashboard': source('../packages/dashboard/src/index.ts'),

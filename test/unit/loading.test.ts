@@ -59,6 +59,11 @@ test.for([
   for (const other of ['rxjs', 'pg', 'kysely']) expect(packages).not.toContain(other)
 })
 
+test('the destination of RabbitMQ loads its client', async () => {
+  const rabbitmq = JSON.stringify(new URL('../../src/rabbitmq.ts', import.meta.url).href)
+  expect(await packagesOf(`import ${rabbitmq}`)).toEqual(['amqplib'])
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

@@ -5,6 +5,7 @@ import * as index from '../../src/index.ts'
 import * as kafka from '../../src/kafka.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as rabbitmq from '../../src/rabbitmq.ts'
 import * as redis from '../../src/redis.ts'
 import * as testing from '../../src/testing.ts'
 
@@ -253,6 +254,22 @@ test('the main entry exports these types', () => {
       "WorkerQueues",
       "WorkerStatus",
       "Workers",
+    ]
+  `)
+})
+
+test('sluice/rabbitmq exports these values', () => {
+  expect(Object.keys(rabbitmq)).toMatchInlineSnapshot(`
+    [
+      "rabbitmq",
+    ]
+  `)
+})
+
+test('sluice/rabbitmq exports these types', () => {
+  expect(exportedTypes('../../src/rabbitmq.ts')).toMatchInlineSnapshot(`
+    [
+      "RabbitmqOptions",
     ]
   `)
 })
