@@ -5,12 +5,17 @@ const PLAIN = 'no keys'
 const KEYED = '50 keys'
 const RELAYED: Size = { full: 60_000, quick: 6_000 }
 
-export const relay = relayCell('relay', 'Relay to NATS JetStream', 'one NATS server')
-export const relayRabbitmq = relayCell('relay-rabbitmq', 'Relay to RabbitMQ', 'a durable queue of one RabbitMQ server')
+export const relay = relayCell('relay', 'relay', 'Relay to NATS JetStream', 'one NATS server')
+export const relayRabbitmq = relayCell(
+  'relay-rabbitmq',
+  'rabbitmq',
+  'Relay to RabbitMQ',
+  'a durable queue of one RabbitMQ server',
+)
 
-/** @param name also of the contestant: the one by hand is called after it */
-function relayCell(name: string, title: string, destination: string): Cell {
-  const byHand = { contestant: `${name}-by-hand`, case: PLAIN }
+/** @param contestant its name with `-by-hand` is the name of the loop by hand */
+function relayCell(name: string, contestant: string, title: string, destination: string): Cell {
+  const byHand = { contestant: `${contestant}-by-hand`, case: PLAIN }
   return {
     name,
     title,
@@ -20,10 +25,10 @@ function relayCell(name: string, title: string, destination: string): Cell {
       'hand there are no keys',
     metric: PER_SECOND,
     cases: [relayCase(PLAIN), relayCase(KEYED, 50)],
-    asks: (contestant) => contestant.name === name || contestant.name === byHand.contestant,
+    asks: (each) => each.name === contestant || each.name === byHand.contestant,
     goals: [
-      { of: { contestant: name, case: PLAIN }, over: byHand, atLeast: 0.8 },
-      { of: { contestant: name, case: KEYED }, over: { ...byHand, case: KEYED }, atLeast: 0.6 },
+      { of: { contestant, case: PLAIN }, over: byHand, atLeast: 0.8 },
+      { of: { contestant, case: KEYED }, over: { ...byHand, case: KEYED }, atLeast: 0.6 },
     ],
   }
 }

@@ -10,7 +10,7 @@ import { loopByHand } from './raw-loop.ts'
 const QUEUE = 'bench'
 
 export const relayRabbitmq: Contestant = {
-  name: 'relay-rabbitmq',
+  name: 'rabbitmq',
   title: `Sluice ${VERSION}`,
   guarantee: 'A row goes in the transaction of its batch, after the confirm; in order of each key',
   onlyIn: 'relay-rabbitmq',
@@ -25,7 +25,7 @@ export const relayRabbitmq: Contestant = {
 
 /** With the same client, as it comes. */
 export const relayRabbitmqByHand: Contestant = {
-  name: 'relay-rabbitmq-by-hand',
+  name: 'rabbitmq-by-hand',
   title: 'By hand',
   guarantee:
     'A row goes in the transaction of its batch, after the confirm; the first that fails stops its batch for ever, and a message ' +

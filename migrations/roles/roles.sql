@@ -95,7 +95,7 @@ BEGIN
     sluice_private.room_of_tenant, sluice_private.wait_of_tenant, sluice_private.share_out, sluice_private.note_turn,
     sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
     sluice_worker;
-  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
+  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.relays, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
     sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.lock_missed, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,

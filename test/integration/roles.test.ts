@@ -166,6 +166,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT queue',
     'SELECT queue_settings',
     'SELECT queues',
+    'SELECT relays',
     'SELECT schedule',
     'SELECT schedules',
     'SELECT segment',
