@@ -64,8 +64,8 @@ const COSTS: readonly {
   readonly buffers: number
 }[] = [
   { name: 'a message behind 160,000', send: ({ busy }) => byId('busy', busy), buffers: 1_400 },
-  { name: 'a message with a key', send: ({ cold }) => byId('mixed', cold), buffers: 200 },
-  { name: 'a message behind 30,000 others of its key', send: ({ hot }) => byId('mixed', hot), buffers: 200 },
+  { name: 'a message with a key', send: ({ cold }) => byId('mixed', cold), buffers: 220 },
+  { name: 'a message behind 30,000 others of its key', send: ({ hot }) => byId('mixed', hot), buffers: 220 },
   { name: 'a message behind 10,000 of a closed key', send: ({ closed }) => byId('closed', closed), buffers: 400 },
   { name: 'a message of a tenant with limits', send: ({ tenant }) => byId('tenants', tenant), buffers: 500 },
   { name: 'a message behind a limit of 1,000', send: ({ limited }) => byId('limited', limited), buffers: 6_000 },

@@ -3,7 +3,6 @@ import { dirname } from 'node:path'
 import { EmbeddedServer } from '../../../faults/environment/embedded-server.ts'
 import { giveTemplate } from '../../../server/cluster-template.ts'
 import { migrate } from '../../../src/migrate/migrate.ts'
-import { databaseUrl } from './database-url.ts'
 
 /** Whether the servers of the test run are copies of one: they are embedded, and the machine has `cp`. */
 export function hasClusterTemplate(): boolean {
@@ -19,8 +18,9 @@ export async function makeClusterTemplate(database: string): Promise<() => Promi
   const server = await EmbeddedServer.create(SETTINGS)
   try {
     await server.start()
-    await server.sql(`CREATE DATABASE ${database}`)
-    await migrate(databaseUrl(server.url, database))
+    // A server that is a copy has nothing to do when its own database is migrated.
+    await migrate(server.url)
+    await server.sql(`CREATE DATABASE ${database} TEMPLATE postgres`)
     await hashPasswordOnce(server)
     await server.stop()
   } catch (error) {
