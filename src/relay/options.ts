@@ -55,7 +55,10 @@ export function resolveRelay(queue: string, options: RelayOptions): RelayPlan {
   const confirmMs = toMsWithin(`${what}.confirmTimeout`, confirmTimeout ?? '5s', '100ms', '1m')
   const timeout = confirmMs + SPARE_MS
   return {
-    pipeline: resolveTransactional(what, queue, { ...others, concurrency, batchSize, timeout }),
+    pipeline: {
+      ...resolveTransactional(what, queue, { ...others, concurrency, batchSize, timeout }),
+      slotsPerClaim: SLOTS_PER_CLAIM,
+    },
     to: checkDestination(what, to),
     confirmMs,
     mostBytes: integer(`${what}.maxInFlightBytes`, maxInFlightBytes, 8 * 2 ** 20, 1, LARGEST_INTEGER),
@@ -75,6 +78,9 @@ const KNOWN: readonly (keyof RelayOptions)[] = [
   'throttle',
   'backlog',
 ]
+
+/** Keys are published side by side. In a batch of 100 each has four messages then, which are four round trips one after another. */
+const SLOTS_PER_CLAIM = 25
 
 /** A handler that is late has failed with all of its messages, and a relay never is: its own limit comes first. */
 const SPARE_MS = 10_000
