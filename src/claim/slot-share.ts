@@ -4,7 +4,7 @@ import type { ClaimedRow } from '../table/claim/claim.ts'
  * The most messages that a claim takes of one slot of keys.
  *
  * Most pipelines handle the messages of a batch one after another. Their claims fill it from as few slots as they can, because
- * a slot costs as much as ten messages. A relay publishes keys side by side, and the messages of a key one after another. Its claims
+ * a slot costs as much as four messages. A relay publishes keys side by side, and the messages of a key one after another. Its claims
  * take a few messages of each of many slots, and leave as many slots to each other batch in flight.
  *
  * What a process knows of the slots is up to a minute old, and most of them may be empty by then. So a claim that was not full,
