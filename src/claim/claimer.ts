@@ -243,7 +243,7 @@ export class Claimer {
   }
 
   get #hasSlots(): boolean {
-    return this.#claims.floors.hasSlots()
+    return this.#claims.floors.slotCount > 0
   }
 
   /** In the order of the claim that has been sent. */

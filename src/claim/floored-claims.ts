@@ -14,10 +14,11 @@ import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type ClaimRequest, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
+import { SlotShare } from './slot-share.ts'
 import { Spread } from './spread.ts'
 
 /** The queue, and the number and size of its batches. `ordered`: messages without a key are one sequence. */
-export type ClaimedQueue = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered'>
+export type ClaimedQueue = Pick<TransactionalPlan, 'queue' | 'batchSize' | 'concurrency' | 'ordered' | 'slotsPerClaim'>
 
 /** Sends one claim at a time from the floors, and moves the floors by its answer. */
 export class FlooredClaims {
@@ -25,6 +26,7 @@ export class FlooredClaims {
   readonly spread: Spread
   readonly #plan: ClaimedQueue
   readonly #server: KnownServer
+  readonly #share: SlotShare
   #most: number
   /** The database's clock in the last answer, and ours when it came. */
   #clock = { nowUs: 0, atMs: 0 }
@@ -39,6 +41,7 @@ export class FlooredClaims {
     })
     this.floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
     this.spread = new Spread(plan.concurrency, plan.batchSize, random)
+    this.#share = new SlotShare(plan.slotsPerClaim ?? 1)
   }
 
   /**
@@ -67,24 +70,26 @@ export class FlooredClaims {
     bottom: boolean,
   ): Promise<ClaimAnswer> {
     const most = this.#limitOf(terms)
+    const share = kind === 'keyed' ? this.#shareOf(terms) : most
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
     const taken: ClaimedRows & Partial<OrderedClaim> = await (kind === 'keyed'
-      ? this.#claimSlots(execute, terms, bottom)
+      ? this.#claimSlots(execute, terms, bottom, share)
       : this.#claimUnkeyed(execute, terms, bottom, skipped))
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const answer = { kind, nowUs, transaction, sentAtMs, answeredAtMs: this.#clock.atMs, evidence, nextDueMs: null }
     if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, partial: true, void: true }
     const full = rows.length >= most
+    const hasMore = kind === 'keyed' && this.#share.took(rows, most, share)
     let again = false
     if (isOrdered(taken)) {
       again = this.floors.leftOut.learn(taken.missed, rows.length)
       if (lowered === this.floors.lowered) this.floors.observed(taken)
     } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
-    return { ...answer, rows, full, partial: again || mayHaveMore(taken, anyHeld), void: false }
+    return { ...answer, rows, full: full || hasMore, partial: again || mayHaveMore(taken, anyHeld), void: false }
   }
 
   /** Rows that were claimed and not settled: they are free again. */
@@ -104,14 +109,22 @@ export class FlooredClaims {
       : claim(execute, queue, floors, limit, lease)
   }
 
-  #claimSlots(execute: Execute, terms: ClaimRequest, bottom: boolean): Promise<OrderedClaim> {
+  #claimSlots(execute: Execute, terms: ClaimRequest, bottom: boolean, share: number): Promise<OrderedClaim> {
     const { queue } = this.#plan
     const { lease } = terms
     const limit = this.#limitOf(terms)
-    if (!this.floors.anyHeld) return claimFreeSlots(execute, queue, this.floors.slots(bottom), limit, lease)
+    const { anyHeld, leftOut } = this.floors
     // The next claim begins behind those that this one takes from. A slot that it takes only a part of comes first then.
-    const slots = this.floors.slots(bottom, lease && Math.max(1, Math.floor(limit / KEYS_PER_SLOT)))
-    return claimSlots(execute, queue, slots, limit, this.floors.passed(), lease, this.floors.leftOut.keys)
+    const slots = this.floors.slots(bottom, Math.max(1, Math.floor(limit / (lease ? KEYS_PER_SLOT : share))))
+    return anyHeld
+      ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease, leftOut.keys, share)
+      : claimFreeSlots(execute, queue, slots, limit, lease, share)
+  }
+
+  /** One under limits is given back if it takes less than it may: it takes what it can of each slot. */
+  #shareOf(terms: ClaimRequest): number {
+    const limit = this.#limitOf(terms)
+    return terms.most === undefined ? this.#share.of(limit, this.floors.slotCount, this.spread.inFlight) : limit
   }
 
   #limitOf({ most = this.#most }: ClaimRequest): number {

@@ -64,8 +64,9 @@ export class Floors {
     return this.#lowered
   }
 
-  hasSlots(): boolean {
-    return this.#slots.size > 0
+  /** How many slots have messages, as far as known. */
+  get slotCount(): number {
+    return this.#slots.size
   }
 
   /**

@@ -25,16 +25,21 @@ export class Spread {
     this.#concurrency = concurrency
   }
 
+  /** How many batches are in flight, those of all workers together. */
+  get inFlight(): number {
+    return this.#workers * this.#concurrency
+  }
+
   /** Whether enough claims run at once that one from the head costs more than one that begins elsewhere. */
   get wide(): boolean {
-    return this.#workers * this.#concurrency > FEW
+    return this.inFlight > FEW
   }
 
   /** How many messages the next claim leaves before it. One in eight begins with the oldest. */
   next(): number {
     const at = this.#random()
     if (at < FROM_HEAD) return 0
-    return Math.floor(((at - FROM_HEAD) / (1 - FROM_HEAD)) * 2 * this.#workers * this.#concurrency * this.#batchSize)
+    return Math.floor(((at - FROM_HEAD) / (1 - FROM_HEAD)) * 2 * this.inFlight * this.#batchSize)
   }
 }
 

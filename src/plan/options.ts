@@ -97,6 +97,8 @@ export type PipelinePlan = TransactionalPlan | LeasedPlan
 export interface TransactionalPlan extends CommonPlan {
   readonly mode: 'transactional'
   readonly ordered: boolean
+  /** From how many slots of keys a claim takes, if so many have messages: see {@link SlotShare}. @default 1 */
+  readonly slotsPerClaim?: number | undefined
   /** What it consumes is a stream, for this group, and `queue` is the group's. */
   readonly log?: LogPlan | undefined
 }

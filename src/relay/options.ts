@@ -75,7 +75,8 @@ export function resolveRelay(source: string | StreamGroup, options: RelayOptions
 
 /** Of a group, whatever it has published may be published again. */
 function pipelineOf(what: string, source: string | StreamGroup, options: PipelineOptions): TransactionalPlan {
-  if (typeof source === 'string') return resolveTransactional(what, source, options)
+  if (typeof source === 'string')
+    return { ...resolveTransactional(what, source, options), slotsPerClaim: SLOTS_PER_CLAIM }
   const { stream, group } = source
   const plan = resolveTransactional(what, stream, { ...options, group, ordered: undefined })
   return { ...plan, log: { stream, group, mayRepeat: true } }
@@ -94,6 +95,9 @@ const KNOWN: readonly (keyof RelayOptions)[] = [
   'throttle',
   'backlog',
 ]
+
+/** Keys are published side by side. In a batch of 100 each has four messages then, which are four round trips one after another. */
+const SLOTS_PER_CLAIM = 25
 
 /** A handler that is late has failed with all of its messages, and a relay never is: its own limit comes first. */
 const SPARE_MS = 10_000

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import {
+  claimFreeSlots,
   claimSlots,
   claimWholeQueue,
   type SlotPosition,
@@ -7,6 +8,7 @@ import {
 } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle/around.ts'
+import type { Execute } from '../../src/table/statement.ts'
 import { test as base, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -104,6 +106,68 @@ describe('an ordered claim takes', () => {
   })
 })
 
+describe.for([
+  [
+    'a claim of free slots',
+    (...[execute, queue, slots, limit, share]: Shared) =>
+      claimFreeSlots(execute, queue, slots, limit, undefined, share),
+  ],
+  [
+    'a claim of slots',
+    (...[execute, queue, slots, limit, share]: Shared) =>
+      claimSlots(execute, queue, slots, limit, [], undefined, {}, share),
+  ],
+] as const)('%s with a share of two takes', ([, by]) => {
+  test('the first two messages of each slot, until it has enough', async ({ database, queue, begin, keys, slots }) => {
+    const ids = await put(database, queue, [
+      ...[{ key: keys.same[0] }, { key: keys.other }, { key: keys.same[1] }],
+      ...[{ key: keys.same[0] }, { key: keys.other }, { key: keys.other }],
+    ])
+    const { execute, rollBack } = await begin()
+    const places = async (limit: number) =>
+      idsOf(await by(execute, queue, slots, limit, 2)).map((id) => ids.indexOf(id))
+    expect(await places(10)).toEqual([0, 2, 1, 4])
+    await rollBack()
+    expect(await places(3)).toEqual([0, 2, 1])
+    expect(await lockedIds(database, queue)).toHaveLength(3)
+  })
+
+  test('none of a slot behind a message that another session has locked', async ({
+    database,
+    queue,
+    begin,
+    keys,
+    slots,
+  }) => {
+    const ids = await put(database, queue, [...[0, 1, 2].map(() => ({ key: keys.same[0] })), { key: keys.other }])
+    const [stranger, { execute }] = [await begin(), await begin()]
+    await stranger.client.query('SELECT FROM sluice.message WHERE id = $1 FOR UPDATE', [ids[0]])
+    const taken = await by(execute, queue, slots, 10, 2)
+    expect(idsOf(taken)).toEqual([ids[3]])
+    expect(taken.missed).toMatchObject([{ id: ids[0], locked: true }])
+  })
+})
+
+test('a claim with a share leaves out a held key, and takes as many others of its slot', async ({
+  database,
+  queue,
+  begin,
+  keys,
+  slots,
+}) => {
+  const [held, other] = keys.same
+  const ids = await put(database, queue, [
+    ...[{ key: held, dueInMs: 60_000 }, { key: held }, { key: other }, { key: held }],
+    ...[{ key: other }, { key: other }],
+  ])
+  const { execute, commit } = await begin()
+  const untilUs = await dueUsOf(database, ids[0])
+  await holdKeys(execute, queue, [{ slot: keys.slot, orderingKey: held, messageId: ids[0]!, untilUs }], 0)
+  await commit()
+  const taken = await claimSlots(execute, queue, slots, 10, [], undefined, {}, 2)
+  expect(idsOf(taken)).toEqual([ids[2], ids[4]])
+})
+
 describe('a locked slot', () => {
   test('is skipped as a whole, with all its keys', async ({ database, queue, begin, keys, slots }) => {
     const [first, , , other] = await put(database, queue, [
@@ -186,6 +250,8 @@ describe('a claim of the whole queue', () => {
     expect(await lockedIds(database, queue)).toEqual([])
   })
 })
+
+type Shared = [execute: Execute, queue: string, slots: readonly SlotPosition[], limit: number, share: number]
 
 function from(slot: number): SlotPosition {
   return { slot, id: '0' }

@@ -1,6 +1,12 @@
 import { describe, expect } from 'vitest'
 import { type ClaimedRows, claim } from '../../src/table/claim/claim.ts'
-import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import {
+  claimFreeSlots,
+  claimSlots,
+  claimWholeQueue,
+  type SlotPosition,
+  WHOLE_QUEUE_SLOT,
+} from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { bottomOf, type ClaimSession, idsOf, keysOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
@@ -24,6 +30,8 @@ interface Kind {
   readonly key: (at: number) => string | null
   /** In the order in which the claim should take them. */
   readonly order: string
+  /** The most messages of a slot. */
+  readonly share?: number
   claim(execute: Execute, queue: string, limit: number): Promise<ClaimedRows>
 }
 
@@ -38,15 +46,23 @@ const KINDS: readonly Kind[] = [
     name: 'claimSlots',
     key: (at) => `key ${at % 11}`,
     order: 'm.slot, m.id',
-    claim: async (execute, queue, limit) => {
-      const { slots } = await scanQueue(execute, queue)
-      return claimSlots(
-        execute,
-        queue,
-        slots.map((slot) => ({ slot, id: '0' })),
-        limit,
-      )
-    },
+    claim: async (execute, queue, limit) => claimSlots(execute, queue, await slotsOf(execute, queue), limit),
+  },
+  {
+    name: 'claimFreeSlots with a share',
+    key: (at) => `key ${at % 11}`,
+    order: 'm.slot, m.id',
+    share: 3,
+    claim: async (execute, queue, limit) =>
+      claimFreeSlots(execute, queue, await slotsOf(execute, queue), limit, undefined, 3),
+  },
+  {
+    name: 'claimSlots with a share',
+    key: (at) => `key ${at % 11}`,
+    order: 'm.slot, m.id',
+    share: 3,
+    claim: async (execute, queue, limit) =>
+      claimSlots(execute, queue, await slotsOf(execute, queue), limit, [], undefined, {}, 3),
   },
   {
     name: 'claimWholeQueue',
@@ -69,8 +85,11 @@ describe.for(KINDS)('P3: $name locks no more than it was asked for', (kind) => {
     await session.commit()
     const expectedIds = (
       await database.sql<{ id: string }>(
-        `SELECT m.id::text AS id FROM sluice.message m WHERE m.queue = $1 AND m.due_at <= clock_timestamp() ORDER BY ${kind.order}`,
-        [queue],
+        `SELECT m.id::text AS id FROM (
+           SELECT m.*, row_number() OVER (PARTITION BY m.slot ORDER BY m.id) AS place FROM sluice.message m
+           WHERE m.queue = $1 AND m.due_at <= clock_timestamp()
+         ) m WHERE m.place <= $2 ORDER BY ${kind.order}`,
+        [queue, kind.share ?? messages.length],
       )
     ).map(({ id }) => id)
     for (const mode of ['force_custom_plan', 'force_generic_plan']) {
@@ -82,6 +101,11 @@ describe.for(KINDS)('P3: $name locks no more than it was asked for', (kind) => {
     }
   })
 })
+
+async function slotsOf(execute: Execute, queue: string): Promise<readonly SlotPosition[]> {
+  const { slots } = await scanQueue(execute, queue)
+  return slots.map((slot) => ({ slot, id: '0' }))
+}
 
 const ORDERED = [
   [

@@ -1,4 +1,5 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { ClaimRequest } from '../../src/claim/claim-answer.ts'
 import { FlooredClaims } from '../../src/claim/floored-claims.ts'
 import type { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
@@ -57,3 +58,43 @@ function line({ memory = '1/1', nowUs = 0, dueUs = 0, id = '1' }) {
     ...{ attempt: 0, max_attempts: null, due_us: dueUs, enqueued_us: dueUs },
   }
 }
+
+describe('claims of a relay', () => {
+  const relaying = { ...OPTIONS, batchSize: 100, slotsPerClaim: 25 }
+  const claimsOf = (plan: typeof relaying) => {
+    const server = new PlayedServer()
+    const claims = new FlooredClaims(
+      plan,
+      () => 0,
+      () => undefined,
+    )
+    claims.floors.learn(
+      [],
+      Array.from({ length: 100 }, (_, slot) => slot),
+    )
+    const claim = (terms: ClaimRequest = {}) => {
+      void claims.claim(connectionOf(server), terms, 'keyed', false)
+      const [, slots, , limit, share] = server.asked.at(-1)?.params ?? []
+      return { first: [slots].flat()[0], limit, share }
+    }
+    return claim
+  }
+
+  test('take a few messages of each slot, and the next one begins behind those that a full one takes from', () => {
+    const claim = claimsOf(relaying)
+    expect(claim()).toEqual({ first: 0, limit: 100, share: 4 })
+    expect(claim()).toEqual({ first: 25, limit: 100, share: 4 })
+  })
+
+  test('take all that they may of a slot under limits, because what is less than that is given back', () => {
+    const claim = claimsOf(relaying)
+    expect(claim({ most: 10 })).toEqual({ first: 0, limit: 10, share: 10 })
+    expect(claim()).toEqual({ first: 1, limit: 100, share: 4 })
+  })
+
+  test('differ in that from those of other pipelines', () => {
+    const claim = claimsOf({ ...relaying, slotsPerClaim: 1 })
+    expect(claim()).toEqual({ first: 0, limit: 100, share: 100 })
+    expect(claim()).toEqual({ first: 1, limit: 100, share: 100 })
+  })
+})

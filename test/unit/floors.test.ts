@@ -113,9 +113,9 @@ describe('floors of slots', () => {
 
   test('are those that the last look found, each first in turn', () => {
     const floors = new Floors()
-    expect(floors.hasSlots()).toBe(false)
+    expect(floors.slotCount).toBe(0)
     floors.learn([], [3, 7, 9])
-    expect(floors.hasSlots()).toBe(true)
+    expect(floors.slotCount).toBe(3)
     const firsts = Array.from({ length: 6 }, () => floors.slots(false)[0]?.slot)
     expect(firsts).toEqual([3, 7, 9, 3, 7, 9])
   })
@@ -146,7 +146,7 @@ describe('floors of slots', () => {
     expect(floors.slots(false)).toEqual([{ slot: 7, ...LOWEST }])
     now = 120_000
     floors.learn([], [])
-    expect(floors.hasSlots()).toBe(false)
+    expect(floors.slotCount).toBe(0)
   })
 
   test('need two looks: the first live row, and that all who ran at that time have ended', () => {
@@ -193,6 +193,6 @@ describe('floors of slots', () => {
     floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '41' }, quiet(11n)))
     expect(floors.wholeQueue(false)).toEqual({ slot: WHOLE_QUEUE_SLOT, id: '40' })
     expect(floors.wholeQueue(true)).toEqual({ slot: WHOLE_QUEUE_SLOT, ...LOWEST })
-    expect(floors.hasSlots()).toBe(false)
+    expect(floors.slotCount).toBe(0)
   })
 })

@@ -43,6 +43,7 @@ export interface OrderedClaim extends ClaimedRows {
  *
  * @param passed what earlier walks have found, so that the rows behind a held key are not read by every claim
  * @param leftOut keys of which no message is to be taken
+ * @param share the most messages of a slot; a claim that leases has bounds of its own
  */
 export async function claimSlots(
   execute: Execute,
@@ -52,6 +53,7 @@ export async function claimSlots(
   passed: readonly PassedStretch[] = [],
   lease?: Lease,
   leftOut: KeysOfSlots = {},
+  share: number = limit,
 ): Promise<OrderedClaim> {
   const leaves = [
     passed.map(({ slot }) => slot),
@@ -64,7 +66,8 @@ export async function claimSlots(
     JSON.stringify(leftOut),
   ]
   const statement = lease === undefined ? CLAIM_SLOTS : ofVersion(LEASE_SLOTS, lease.serverVersion)
-  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...leaves, ...leaseParams(lease)]))
+  const others = [...leaves, ...lastParams(lease, share)]
+  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, others))
 }
 
 /** The same, but of a slot in which a key is held it only reports that. */
@@ -74,9 +77,14 @@ export async function claimFreeSlots(
   floors: readonly SlotPosition[],
   limit: number,
   lease?: Lease,
+  share: number = limit,
 ): Promise<OrderedClaim> {
   const statement = lease === undefined ? CLAIM_FREE_SLOTS : ofVersion(LEASE_FREE_SLOTS, lease.serverVersion)
-  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, leaseParams(lease)))
+  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, lastParams(lease, share)))
+}
+
+function lastParams(lease: Lease | undefined, share: number): readonly unknown[] {
+  return lease === undefined ? [share] : leaseParams(lease)
 }
 
 /**

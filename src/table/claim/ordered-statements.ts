@@ -131,7 +131,8 @@ const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
 
 /**
  * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
- * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large.
+ * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large. Its last parameter is the most
+ * rows of a slot, and so is that of {@link CLAIM_SLOTS}; a claim that leases has its lease instead.
  */
 const freeSlots = (perSlot: string) =>
   orderedClaim(
@@ -155,7 +156,7 @@ const freeSlots = (perSlot: string) =>
   ${LOCKED_ROW}
   WHERE next.id IS NOT NULL OR start.any_held`,
   )
-export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$4::integer'))
+export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$5::integer'))
 export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 
 /** In what the claims of the two modes differ. */
@@ -260,9 +261,9 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
   )
 export const CLAIM_SLOTS = lockingClaim(
   slotsClaim({
-    perSlot: '$4::integer',
+    perSlot: '$13::integer',
     pick: `
-    SELECT min(free.id) AS first, max(free.id) AS last FROM (${freeRows('$4::integer', 'start.any_held')}
+    SELECT min(free.id) AS first, max(free.id) AS last FROM (${freeRows('$13::integer', 'start.any_held')}
     ) free`,
     isPicked: '',
   }),

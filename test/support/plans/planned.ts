@@ -120,6 +120,18 @@ export const STATEMENTS: readonly Planned[] = [
     buffers: 500,
   },
   {
+    name: 'a claim of 100, four of each slot',
+    send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100, [], undefined, {}, 4),
+    ways: [slots, found, lock, evidence],
+    buffers: 1_200,
+  },
+  {
+    name: 'a claim of 100, four of each free slot',
+    send: (execute) => claimFreeSlots(execute, 'mixed', SLOTS, 100, undefined, 4),
+    ways: [slots, found, lock, evidence],
+    buffers: 1_200,
+  },
+  {
     name: 'a claim of 100 of a hot key',
     send: (execute, { hotSlot }) => claimSlots(execute, 'mixed', [{ slot: hotSlot, id: '0' }], 100),
     ways: [slots, found, lock, evidence],
