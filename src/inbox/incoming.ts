@@ -42,7 +42,7 @@ export function readIncoming(
 }
 
 /** The same message as a dead letter. */
-export function refused({ received, key }: Pick<Incoming, 'received' | 'key'>, reason: string): Incoming {
+function refused({ received, key }: Pick<Incoming, 'received' | 'key'>, reason: string): Incoming {
   return { received, key, content: { kind: 'letter', letter: letterOf(received, reason) } }
 }
 
