@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AckPolicy, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import { connect } from '@nats-io/transport-node'
+import { connect, nanos } from '@nats-io/transport-node'
 import type { NatsCluster } from '../../faults/environment/nats-cluster.ts'
 
 export const STREAM = 'shop'
@@ -27,7 +27,12 @@ export class SharedStream {
     // Until the servers have chosen a leader there is no answer.
     await untilDone(() => manager.streams.add({ name: STREAM, subjects: [SUBJECT], ...copies }))
     await untilDone(() =>
-      manager.consumers.add(STREAM, { durable_name: CONSUMER, ack_policy: AckPolicy.Explicit, ...copies }),
+      manager.consumers.add(STREAM, {
+        durable_name: CONSUMER,
+        ack_policy: AckPolicy.Explicit,
+        ack_wait: nanos(ACK_WAIT_MS),
+        ...copies,
+      }),
     )
     return new SharedStream(cluster, manager, () => connection.close())
   }
@@ -59,4 +64,6 @@ async function untilDone<Result>(call: () => Promise<Result | undefined>): Promi
   }
 }
 
+/** After a server was killed the inbox waits as long, for what the broker had given it before. */
+const ACK_WAIT_MS = 3_000
 const LONGEST_MS = 60_000

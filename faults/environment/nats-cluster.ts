@@ -18,9 +18,10 @@ export class NatsCluster {
     const ways: Way[] = []
     const servers: NatsServer[] = []
     for (const [from, port] of ports.entries()) {
-      const out = await Promise.all(ports.map((to, at) => wayTo(from, at, to)))
-      ways.push(...out.filter(({ to }) => to !== from))
-      const routes = out.filter(({ to }) => to !== from).map(({ relay }) => `nats://127.0.0.1:${relay.port}`)
+      const others = [0, 1, 2].filter((at) => at !== from)
+      const out = await Promise.all(others.map((at) => wayTo(from, at, Number(ports[at]))))
+      ways.push(...out)
+      const routes = out.map(({ relay }) => `nats://127.0.0.1:${relay.port}`)
       // Nobody can be reached under the advertised address, so that there is no way but those.
       const cluster = ['--cluster', `nats://127.0.0.1:${port}`, '--cluster_advertise', '127.0.0.1:1']
       const server = await NatsServer.make([
