@@ -119,7 +119,7 @@ function environmentIn(folder: string, distributionPort: number, namesPort: numb
     RABBITMQ_NODENAME: NODE,
     RABBITMQ_NODE_IP_ADDRESS: '127.0.0.1',
     RABBITMQ_DIST_PORT: String(distributionPort),
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1}',
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1} +S 1 +sbwt none',
     RABBITMQ_CONFIG_FILE: join(folder, 'rabbitmq.conf'),
     RABBITMQ_ADVANCED_CONFIG_FILE: join(folder, 'advanced.config'),
     RABBITMQ_CONF_ENV_FILE: join(folder, 'rabbitmq-env.conf'),

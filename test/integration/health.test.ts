@@ -1,4 +1,5 @@
 import { expect } from 'vitest'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -70,10 +71,10 @@ test('a worker whose control connection is lost is not ready until it is restore
 })
 
 test('a pipeline that cannot start ends the life of its process, until another of its queue starts', async ({
-  database,
   queue,
 }) => {
-  const sluice = startTestSluice({ ...database, url: database.url.replace(/\/[^/]*$/, '/postgres') })
+  await using bare = await createTestDatabase({ migrated: false })
+  const sluice = startTestSluice(bare)
   await expect(sluice.pipeline(queue).handle(nothing).start().ended).rejects.toMatchObject({ code: 'SCHEMA_MISSING' })
   expect(sluice.health()).toMatchObject({ live: false, ready: false, status: 'failed' })
   const again = sluice.pipeline(queue).handle(nothing).start()
