@@ -3,7 +3,7 @@ import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-n
 import { describe } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
 import type { NatsOptions } from './nats-options.ts'
-import { isNoResponse, verdictOf } from './nats-verdict.ts'
+import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
 
 /** A connection to JetStream. */
@@ -53,13 +53,13 @@ export class NatsPublisher implements DestinationConnection {
     const subject = this.#subjectOf(outgoing)
     const { stream } = this.#options
     try {
-      await this.#jetstream.publish(subject, outgoing.body, {
+      const answer = await this.#jetstream.publish(subject, outgoing.body, {
         msgID: outgoing.id,
         headers: this.#headersOf(outgoing),
         timeout: LONGEST_MS,
         ...(stream === undefined ? {} : { expect: { streamName: stream } }),
       })
-      return CONFIRMED
+      return verdictOfAnswer(answer, stream)
     } catch (error) {
       if (!isNoResponse(error)) return verdictOf(error)
       const known = asked.get(subject) ?? this.#ask(subject)
@@ -97,7 +97,6 @@ const OWN = /^nats-/i
 const LINE_BYTES = 4
 /** For the id and the name of the stream, which are headers too. */
 const OTHER_BYTES = 400
-const CONFIRMED: Verdict = { kind: 'confirmed' }
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
 /** The relay's own limit comes first. */
 const LONGEST_MS = 120_000

@@ -80,6 +80,31 @@ test('a subject with a wildcard, of the server or of nobody never gets a message
   expect(await storedIn(manager, 'shop')).toEqual([])
 })
 
+test('an answer that is not from the stream is no confirm, and a failed attempt says so', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager, connection },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  const answers: Readonly<Record<string, string>> = {
+    'service.ok': '{"ok":true}',
+    'service.text': 'ok',
+    'service.json': '"ok"',
+    'service.error': '{"error":{"reason":"busy"}}',
+    'service.other': '{"stream":"other","seq":7}',
+  }
+  connection.subscribe('service.*', { callback: (_, message) => message.respond(answers[message.subject]) })
+  await connection.flush()
+  await put(sluice, queue, [...Object.keys(answers), 'shop'])
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload), stream: 'shop' })
+  const { counts } = await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  expect(counts).toMatchObject({ acked: 1, retried: 5, dead: 0 })
+  const left = await database.sql('SELECT payload, last_error FROM sluice.message WHERE queue = $1 ORDER BY id', [queue])
+  const last_error = 'the answer is not from a stream'
+  expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error })))
+})
+
 test('a message that is too large for the stream or for the server is dead, with the reason', async ({
   database,
   sluice,
