@@ -9,7 +9,7 @@ import { refusalOf, toOutgoing } from './outgoing.ts'
 import { publishBatch } from './publish-batch.ts'
 import type { RelayOutlet } from './relay-outlet.ts'
 
-/** The handler of a relay's batches: publishes them, and says what becomes of each message. It never throws. */
+/** The handler of a relay's batches: publishes them, and says what becomes of each message. */
 export class RelayHandler {
   readonly kind = 'batch'
   readonly #plan: RelayPlan
@@ -66,7 +66,8 @@ export class RelayHandler {
 /** A function of the user's may throw for this message, and would again. */
 function checked(connection: DestinationConnection, outgoing: OutgoingMessage): string | undefined {
   try {
-    return connection.check(outgoing)
+    const reason: unknown = connection.check(outgoing)
+    return reason === undefined || typeof reason === 'string' ? reason : errorText(reason)
   } catch (error) {
     return errorText(error)
   }

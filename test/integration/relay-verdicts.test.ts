@@ -27,6 +27,21 @@ describe('a failed message', () => {
   })
 })
 
+test('a reason of an adapter that is no text is a dead letter all the same', async ({ database, sluice, queue, to }) => {
+  await put(sluice, queue, [1])
+  const bad = {
+    system: to.system,
+    open: async () => {
+      const connection = await to.open()
+      const check = () => new Error('too large') as unknown as string
+      return { check, publish: connection.publish.bind(connection), close: () => connection.close() }
+    },
+  }
+  expect((await sluice.relay(queue, { to: bad }).runOnce()).counts).toMatchObject({ acked: 0, dead: 1, retried: 0 })
+  const dead = await database.sql('SELECT reason FROM sluice.dead_letters WHERE queue = $1', [queue])
+  expect(dead).toEqual([{ reason: 'Error: too large' }])
+})
+
 describe('a destination that keeps the order of a key by itself', () => {
   test('has the messages of a batch in one call', async ({ sluice, queue, to }) => {
     await put(sluice, queue, ['a1', 'a2', 'a3', 'a4', 'a5'], { orderingKey: 'a' })
