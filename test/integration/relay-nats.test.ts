@@ -94,13 +94,15 @@ test('an answer that is not from the stream is no confirm, and a failed attempt 
     'service.error': '{"error":{"reason":"busy"}}',
     'service.other': '{"stream":"other","seq":7}',
   }
-  connection.subscribe('service.*', { callback: (_, message) => message.respond(answers[message.subject]) })
+  connection.subscribe('service.*', { callback: (_, message) => void message.respond(answers[message.subject]) })
   await connection.flush()
   await put(sluice, queue, [...Object.keys(answers), 'shop'])
   const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload), stream: 'shop' })
   const { counts } = await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
   expect(counts).toMatchObject({ acked: 1, retried: 5, dead: 0 })
-  const left = await database.sql('SELECT payload, last_error FROM sluice.message WHERE queue = $1 ORDER BY id', [queue])
+  const left = await database.sql('SELECT payload, last_error FROM sluice.message WHERE queue = $1 ORDER BY id', [
+    queue,
+  ])
   const last_error = 'the answer is not from a stream'
   expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error })))
 })

@@ -27,7 +27,12 @@ describe('a failed message', () => {
   })
 })
 
-test('a reason of an adapter that is no text is a dead letter all the same', async ({ database, sluice, queue, to }) => {
+test('a reason of an adapter that is no text is a dead letter all the same', async ({
+  database,
+  sluice,
+  queue,
+  to,
+}) => {
   await put(sluice, queue, [1])
   const bad = {
     system: to.system,
