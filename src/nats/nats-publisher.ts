@@ -22,11 +22,13 @@ export class NatsPublisher implements DestinationConnection {
     const subject = this.#subjectOf(outgoing)
     const wrong = wrongSubject(subject)
     if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
-    let size = outgoing.body.byteLength + OTHER_BYTES
+    let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
       if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
       size += name.length + Buffer.byteLength(value) + LINE_BYTES
     }
+    if (size > MOST_HEADER_BYTES) return `headers: expected at most ${MOST_HEADER_BYTES} bytes, received ${size}`
+    size += outgoing.body.byteLength
     const most = this.#connection.info?.max_payload ?? Number.POSITIVE_INFINITY
     return size > most ? `expected at most ${most} bytes, the server's max_payload, received ${size}` : undefined
   }
@@ -95,6 +97,8 @@ export class NatsPublisher implements DestinationConnection {
 const OWN = /^nats-/i
 /** A colon, a space and the end of the line. */
 const LINE_BYTES = 4
+/** What a cluster stores: a single server would take more. */
+const MOST_HEADER_BYTES = 65_535
 /** For the id and the name of the stream, which are headers too. */
 const OTHER_BYTES = 400
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }

@@ -40,6 +40,8 @@ const KINDS: Readonly<Record<number, Verdict['kind']>> = {
   10059: 'failed',
   // Another stream has it than the one that is expected.
   10060: 'failed',
+  // The headers have more than 65,535 bytes.
+  10097: 'refused',
   // The stream is sealed.
   10109: 'failed',
 }

@@ -127,6 +127,25 @@ test('a message that is too large for the stream or for the server is dead, with
   ])
 })
 
+test('a message with a long subject or large headers is dead, with the reason, and the next one goes out', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await put(sluice, queue, [`shop.${'x'.repeat(5_000)}`])
+  await put(sluice, queue, ['shop.large'], { headers: { large: 'é'.repeat(32_700) } })
+  await put(sluice, queue, [`shop.${'y'.repeat(1_995)}`, 'shop.small'])
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload) })
+  expect((await sluice.relay(queue, { to }).runOnce()).counts).toMatchObject({ acked: 2, dead: 2 })
+  const dead = 'SELECT reason FROM sluice.dead_letters WHERE queue = $1 ORDER BY id'
+  expect(await database.sql(dead, [queue])).toEqual([
+    { reason: expect.stringContaining('nats.subject: expected a subject of at most 2000 bytes, received "shop.xxx') },
+    { reason: expect.stringMatching(/^headers: expected at most 65535 bytes, received 65\d\d\d$/) },
+  ])
+})
+
 test('a missing stream is named, and the relay goes on when it has been made', async ({
   sluice,
   queue,
