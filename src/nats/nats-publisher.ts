@@ -1,6 +1,6 @@
 import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
 import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
-import { describe } from '../errors.ts'
+import { describe, errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
@@ -70,12 +70,18 @@ export class NatsPublisher implements DestinationConnection {
     }
   }
 
-  /** Nobody has answered: no stream has the subject, which is the message's fault, or it has no leader now. */
+  /** Nobody has answered: the stream is missing or has no leader now, or none has the subject, which is the message's fault. */
   async #ask(subject: string): Promise<Verdict> {
+    const { stream } = this.#options
+    const { streams } = await this.#jetstream.jetstreamManager(false)
     try {
-      const { streams } = await this.#jetstream.jetstreamManager(false)
-      const stream = await streams.find(subject)
-      return { kind: 'unavailable', error: `stream ${stream} has no leader` }
+      if (stream !== undefined) await streams.info(stream)
+    } catch (error) {
+      // As before the first message: the relay waits for a stream that it names.
+      return { kind: 'unavailable', error: errorText(error) }
+    }
+    try {
+      return { kind: 'unavailable', error: `stream ${await streams.find(subject)} has no leader` }
     } catch (error) {
       return verdictOf(error)
     }

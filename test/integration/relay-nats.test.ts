@@ -162,6 +162,30 @@ test('a missing stream is named, and the relay goes on when it has been made', a
   await running.drain()
 })
 
+test('a relay waits for its named stream when that is deleted, and no message counts an attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  const shop = { name: 'shop', subjects: ['shop'] }
+  await manager.streams.add(shop)
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop', stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK, retry: { kind: 'fixed', delay: '1h' } }).start()
+  await log.first('batch.committed')
+  await manager.streams.delete('shop')
+  await put(sluice, queue, [2])
+  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('stream not found') })
+  const attempts = await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])
+  expect(attempts).toEqual([{ attempt: 0 }])
+  await manager.streams.add(shop)
+  await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
+  await running.drain()
+  expect(await payloadsOf(database, queue)).toEqual([])
+})
+
 test('messages wait for room in a full stream, and none counts an attempt', async ({
   database,
   sluice,
