@@ -1,3 +1,4 @@
+import { pause } from '../basics/pause.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import { errorText } from '../errors.ts'
 import { RELEASE, type Release } from '../handle/release.ts'
@@ -55,7 +56,7 @@ export class RelayHandler {
       const signal = AbortSignal.any([stopping, late.signal])
       const verdicts = await publishBatch(connection, outgoing, this.#plan, signal)
       // A stop breaks off: that says nothing about the destination.
-      if (!stopping.aborted) this.#outlet.heard(connection, [...verdicts.values()])
+      if (!stopping.aborted) await pause(this.#outlet.heard(connection, [...verdicts.values()]), stopping)
       return new Map([...verdicts].map(([{ message }, verdict]) => [message, verdict]))
     } finally {
       clearTimeout(timer)

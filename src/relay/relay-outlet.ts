@@ -8,6 +8,7 @@ import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Breaker } from './breaker.ts'
 import type { DestinationConnection, Verdict } from './destination.ts'
+import { Hold } from './hold.ts'
 import type { RelayPlan } from './options.ts'
 
 /**
@@ -20,6 +21,7 @@ export class RelayOutlet implements Outlet {
   /** False: it does not wait until the destination is back. */
   readonly #waits: boolean
   readonly #breaker: Breaker
+  readonly #hold = new Hold()
   #source: string | undefined
   #connection: DestinationConnection | undefined
   /** Whoever opens the connection, or tries it by one message; the others wait for that. */
@@ -66,14 +68,19 @@ export class RelayOutlet implements Outlet {
     return undefined
   }
 
-  /** What the destination has answered to a batch: all of it that was sent on a connection. */
-  heard(from: DestinationConnection, verdicts: readonly Verdict[]): void {
+  /**
+   * What the destination has answered to a batch: all of it that was sent on a connection.
+   *
+   * @returns for how many milliseconds the batch keeps its messages, so that those without an answer do not come again at once
+   */
+  heard(from: DestinationConnection, verdicts: readonly Verdict[]): number {
     // Several batches in flight find out together, and a late one on a connection that has been replaced since.
-    if (from !== this.#connection) return
+    if (from !== this.#connection) return 0
     const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
     if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable.error, true)
     else if (answered) this.#answers()
+    return answered && unavailable !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
   }
 
   /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
