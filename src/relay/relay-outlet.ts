@@ -111,7 +111,8 @@ export class RelayOutlet implements Outlet {
 
   async #connect(draining: AbortSignal): Promise<void> {
     if (this.#connection !== undefined) return
-    const signal = AbortSignal.any([draining, AbortSignal.timeout(this.#plan.confirmMs)])
+    const limit = AbortSignal.timeout(Math.max(this.#plan.confirmMs, OPEN_MS))
+    const signal = AbortSignal.any([draining, limit])
     try {
       this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
@@ -143,3 +144,5 @@ export class RelayOutlet implements Outlet {
 }
 
 const FREE: Passage = { isProbe: false, over: () => undefined }
+/** For the handshakes over a distance, and for several servers of which the first ones say nothing. */
+const OPEN_MS = 15_000
