@@ -28,6 +28,8 @@ export class RelayOutlet implements Outlet {
   #trial: Promise<void> | undefined
   /** A connection could be opened before, and was no proof that messages are stored. */
   #needsProbe = false
+  /** The trial has a message. */
+  #isAsked = false
   #destination: DestinationState | undefined
 
   constructor(plan: RelayPlan, report: Report, waits: boolean) {
@@ -52,7 +54,9 @@ export class RelayOutlet implements Outlet {
   openFor(messages: number): { readonly connection: DestinationConnection; readonly source: string } | undefined {
     const [connection, source] = [this.#connection, this.#source]
     if (connection === undefined || source === undefined) return undefined
-    return this.isDown && messages > 1 ? undefined : { connection, source }
+    if (this.isDown && messages > 1) return undefined
+    this.#isAsked = true
+    return { connection, source }
   }
 
   async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
@@ -98,15 +102,22 @@ export class RelayOutlet implements Outlet {
   async #try(draining: AbortSignal): Promise<Passage | undefined> {
     const trial = Promise.withResolvers<void>()
     this.#trial = trial.promise
+    this.#isAsked = false
     const over = () => {
       this.#trial = undefined
       trial.resolve()
     }
     await pause(this.#breaker.waitMs, draining)
     if (!draining.aborted) await this.#connect(draining)
-    if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over }
+    if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over: () => this.#tried(over) }
     over()
     return undefined
+  }
+
+  /** Without a message, as when another worker has published all, nobody knows whether the destination is back. */
+  #tried(over: () => void): void {
+    if (!this.#isAsked) this.#destination = undefined
+    over()
   }
 
   async #connect(draining: AbortSignal): Promise<void> {
