@@ -60,12 +60,11 @@ export class RelayOutlet implements Outlet {
   }
 
   async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
-    this.#source ??= await readSource(execute)
     while (!draining.aborted) {
       if (this.isDown && !this.#waits) return undefined
       if (this.#connection !== undefined && !this.isDown) return FREE
       if (this.#trial === undefined) {
-        const passage = await this.#try(draining)
+        const passage = await this.#try(execute, draining)
         if (passage !== undefined) return passage
       } else await this.#trial
     }
@@ -99,7 +98,7 @@ export class RelayOutlet implements Outlet {
   }
 
   /** Opens the connection, after the time that is due. Undefined: that failed, or the connection need not be tried further. */
-  async #try(draining: AbortSignal): Promise<Passage | undefined> {
+  async #try(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
     const trial = Promise.withResolvers<void>()
     this.#trial = trial.promise
     this.#isAsked = false
@@ -108,7 +107,12 @@ export class RelayOutlet implements Outlet {
       trial.resolve()
     }
     await pause(this.#breaker.waitMs, draining)
-    if (!draining.aborted) await this.#connect(draining)
+    try {
+      if (!draining.aborted) await this.#connect(execute, draining)
+    } catch (error) {
+      over()
+      throw error
+    }
     if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over: () => this.#tried(over) }
     over()
     return undefined
@@ -120,8 +124,11 @@ export class RelayOutlet implements Outlet {
     over()
   }
 
-  async #connect(draining: AbortSignal): Promise<void> {
+  /** @throws what the database throws: that says nothing about the destination */
+  async #connect(execute: Execute, draining: AbortSignal): Promise<void> {
     if (this.#connection !== undefined) return
+    // Each time: after a failover or a recovery the database may have got another name.
+    this.#source = await readSource(execute)
     const limit = AbortSignal.timeout(Math.max(this.#plan.confirmMs, OPEN_MS))
     const signal = AbortSignal.any([draining, limit])
     try {

@@ -215,6 +215,21 @@ describe('while its destination is out of reach, a relay', () => {
     expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 0 }])
   })
 
+  test('reads the name of the database again when it connects again', async ({ database, sluice, queue, log, to }) => {
+    await put(sluice, queue, [1])
+    const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+    await waitFor(() => to.stored.length === 1, { what: 'the first message' })
+    to.reachable = false
+    await put(sluice, queue, [2])
+    await log.first('relay.unavailable')
+    await database.sql('UPDATE sluice.source SET id = DEFAULT')
+    to.reachable = true
+    await waitFor(() => to.stored.length === 2, { what: 'the second message' })
+    const [source] = await database.sql<{ id: string }>('SELECT id FROM sluice.source')
+    expect(to.stored.map((stored) => stored.source === source?.id)).toEqual([false, true])
+    await running.drain()
+  })
+
   test('stops at once', async ({ sluice, queue, log, to }) => {
     await put(sluice, queue, [1])
     to.reachable = false
