@@ -1,9 +1,9 @@
 import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
 import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
-import { describe } from '../errors.ts'
+import { describe, errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
 import type { NatsOptions } from './nats-options.ts'
-import { isNoResponse, verdictOf } from './nats-verdict.ts'
+import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
 
 /** A connection to JetStream. */
@@ -22,11 +22,13 @@ export class NatsPublisher implements DestinationConnection {
     const subject = this.#subjectOf(outgoing)
     const wrong = wrongSubject(subject)
     if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
-    let size = outgoing.body.byteLength + OTHER_BYTES
+    let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
       if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
       size += name.length + Buffer.byteLength(value) + LINE_BYTES
     }
+    if (size > MOST_HEADER_BYTES) return `headers: expected at most ${MOST_HEADER_BYTES} bytes, received ${size}`
+    size += outgoing.body.byteLength
     const most = this.#connection.info?.max_payload ?? Number.POSITIVE_INFINITY
     return size > most ? `expected at most ${most} bytes, the server's max_payload, received ${size}` : undefined
   }
@@ -53,13 +55,13 @@ export class NatsPublisher implements DestinationConnection {
     const subject = this.#subjectOf(outgoing)
     const { stream } = this.#options
     try {
-      await this.#jetstream.publish(subject, outgoing.body, {
+      const answer = await this.#jetstream.publish(subject, outgoing.body, {
         msgID: outgoing.id,
         headers: this.#headersOf(outgoing),
         timeout: LONGEST_MS,
         ...(stream === undefined ? {} : { expect: { streamName: stream } }),
       })
-      return CONFIRMED
+      return verdictOfAnswer(answer, stream)
     } catch (error) {
       if (!isNoResponse(error)) return verdictOf(error)
       const known = asked.get(subject) ?? this.#ask(subject)
@@ -68,12 +70,18 @@ export class NatsPublisher implements DestinationConnection {
     }
   }
 
-  /** Nobody has answered: no stream has the subject, which is the message's fault, or it has no leader now. */
+  /** Nobody has answered: the stream is missing or has no leader now, or none has the subject, which is the message's fault. */
   async #ask(subject: string): Promise<Verdict> {
+    const { stream } = this.#options
+    const { streams } = await this.#jetstream.jetstreamManager(false)
     try {
-      const { streams } = await this.#jetstream.jetstreamManager(false)
-      const stream = await streams.find(subject)
-      return { kind: 'unavailable', error: `stream ${stream} has no leader` }
+      if (stream !== undefined) await streams.info(stream)
+    } catch (error) {
+      // As before the first message: the relay waits for a stream that it names.
+      return { kind: 'unavailable', error: errorText(error) }
+    }
+    try {
+      return { kind: 'unavailable', error: `stream ${await streams.find(subject)} has no leader` }
     } catch (error) {
       return verdictOf(error)
     }
@@ -95,9 +103,10 @@ export class NatsPublisher implements DestinationConnection {
 const OWN = /^nats-/i
 /** A colon, a space and the end of the line. */
 const LINE_BYTES = 4
+/** What a cluster stores: a single server would take more. */
+const MOST_HEADER_BYTES = 65_535
 /** For the id and the name of the stream, which are headers too. */
 const OTHER_BYTES = 400
-const CONFIRMED: Verdict = { kind: 'confirmed' }
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
 /** The relay's own limit comes first. */
 const LONGEST_MS = 120_000

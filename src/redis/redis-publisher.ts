@@ -44,7 +44,8 @@ export class RedisPublisher implements DestinationConnection {
       const answers = await this.#script.run(entries, [])
       const { replicas } = this.#plan
       // Without a limit of time: the relay's own comes first, and ends the connection.
-      if (replicas > 0) await this.#client.wait(replicas, 0)
+      // It may end early all the same: "CLIENT UNBLOCK" makes it answer how many have the messages by then.
+      if (replicas > 0 && (await this.#client.wait(replicas, 0)) < replicas) throw new Error('too few replicas have it')
       return answers.map(verdictOf)
     } catch (error) {
       if (isDenied(error)) return this.#judge(entries)

@@ -3,6 +3,7 @@ import { errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from './destination.ts'
 import { type Lane, type LaneKey, laneOf, lanesOf, portionsOf } from './lanes.ts'
 import type { RelayPlan } from './options.ts'
+import { soundVerdicts } from './sound-verdicts.ts'
 
 /**
  * Publishes messages in waves, and returns the verdicts of those that were sent: a message is not sent before the one
@@ -60,17 +61,20 @@ function countedOf(
   })
 }
 
-/** An adapter that rejects, or answers too little or too late, has said nothing about its messages. */
+/**
+ * An adapter that rejects, or answers too little, too late or what is no verdict, has said nothing about its messages. A verdict
+ * that is not understood must not count as an answer: its message would come again at once, for ever.
+ */
 async function publishPortion(
   connection: DestinationConnection,
   portion: readonly OutgoingMessage[],
   signal: AbortSignal,
 ): Promise<readonly Verdict[]> {
-  const publishing = async () => connection.publish(portion, signal)
-  const published = publishing().then(
-    (verdicts) => (verdicts.length === portion.length ? verdicts : portion.map(() => MISCOUNTED)),
-    (error: unknown) => portion.map((): Verdict => ({ kind: 'unavailable', error: errorText(error) })),
-  )
+  const publishing = async () => soundVerdicts(await connection.publish(portion, signal), portion.length)
+  const published = publishing().catch((error: unknown) => {
+    const verdict: Verdict = { kind: 'unavailable', error: errorText(error) }
+    return portion.map(() => verdict)
+  })
   const over = new AbortController()
   try {
     return await Promise.race([published, tooLate(portion, signal, over.signal)])
@@ -101,4 +105,3 @@ function restOf([first, ...rest]: Lane, verdicts: ReadonlyMap<OutgoingMessage, V
 /** How long an adapter may take to see that its time is up. */
 const GRACE_MS = 1_000
 const NO_ANSWER: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
-const MISCOUNTED: Verdict = { kind: 'unavailable', error: 'expected one verdict for each message' }

@@ -1,3 +1,4 @@
+import { pause } from '../basics/pause.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import { errorText } from '../errors.ts'
 import { RELEASE, type Release } from '../handle/release.ts'
@@ -9,7 +10,7 @@ import { refusalOf, toOutgoing } from './outgoing.ts'
 import { publishBatch } from './publish-batch.ts'
 import type { RelayOutlet } from './relay-outlet.ts'
 
-/** The handler of a relay's batches: publishes them, and says what becomes of each message. It never throws. */
+/** The handler of a relay's batches: publishes them, and says what becomes of each message. */
 export class RelayHandler {
   readonly kind = 'batch'
   readonly #plan: RelayPlan
@@ -55,7 +56,7 @@ export class RelayHandler {
       const signal = AbortSignal.any([stopping, late.signal])
       const verdicts = await publishBatch(connection, outgoing, this.#plan, signal)
       // A stop breaks off: that says nothing about the destination.
-      if (!stopping.aborted) this.#outlet.heard(connection, [...verdicts.values()])
+      if (!stopping.aborted) await pause(this.#outlet.heard(connection, [...verdicts.values()]), stopping)
       return new Map([...verdicts].map(([{ message }, verdict]) => [message, verdict]))
     } finally {
       clearTimeout(timer)
@@ -66,7 +67,8 @@ export class RelayHandler {
 /** A function of the user's may throw for this message, and would again. */
 function checked(connection: DestinationConnection, outgoing: OutgoingMessage): string | undefined {
   try {
-    return connection.check(outgoing)
+    const reason: unknown = connection.check(outgoing)
+    return reason === undefined || typeof reason === 'string' ? reason : errorText(reason)
   } catch (error) {
     return errorText(error)
   }

@@ -8,6 +8,7 @@ import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Breaker } from './breaker.ts'
 import type { DestinationConnection, Verdict } from './destination.ts'
+import { Hold } from './hold.ts'
 import type { RelayPlan } from './options.ts'
 
 /**
@@ -20,12 +21,15 @@ export class RelayOutlet implements Outlet {
   /** False: it does not wait until the destination is back. */
   readonly #waits: boolean
   readonly #breaker: Breaker
+  readonly #hold = new Hold()
   #source: string | undefined
   #connection: DestinationConnection | undefined
   /** Whoever opens the connection, or tries it by one message; the others wait for that. */
   #trial: Promise<void> | undefined
   /** A connection could be opened before, and was no proof that messages are stored. */
   #needsProbe = false
+  /** The trial has a message. */
+  #isAsked = false
   #destination: DestinationState | undefined
 
   constructor(plan: RelayPlan, report: Report, waits: boolean) {
@@ -50,30 +54,36 @@ export class RelayOutlet implements Outlet {
   openFor(messages: number): { readonly connection: DestinationConnection; readonly source: string } | undefined {
     const [connection, source] = [this.#connection, this.#source]
     if (connection === undefined || source === undefined) return undefined
-    return this.isDown && messages > 1 ? undefined : { connection, source }
+    if (this.isDown && messages > 1) return undefined
+    this.#isAsked = true
+    return { connection, source }
   }
 
   async enter(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
-    this.#source ??= await readSource(execute)
     while (!draining.aborted) {
       if (this.isDown && !this.#waits) return undefined
       if (this.#connection !== undefined && !this.isDown) return FREE
       if (this.#trial === undefined) {
-        const passage = await this.#try(draining)
+        const passage = await this.#try(execute, draining)
         if (passage !== undefined) return passage
       } else await this.#trial
     }
     return undefined
   }
 
-  /** What the destination has answered to a batch: all of it that was sent on a connection. */
-  heard(from: DestinationConnection, verdicts: readonly Verdict[]): void {
+  /**
+   * What the destination has answered to a batch: all of it that was sent on a connection.
+   *
+   * @returns for how many milliseconds the batch keeps its messages, so that those without an answer do not come again at once
+   */
+  heard(from: DestinationConnection, verdicts: readonly Verdict[]): number {
     // Several batches in flight find out together, and a late one on a connection that has been replaced since.
-    if (from !== this.#connection) return
+    if (from !== this.#connection) return 0
     const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
     if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable.error, true)
     else if (answered) this.#answers()
+    return answered && unavailable !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
   }
 
   /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
@@ -88,23 +98,39 @@ export class RelayOutlet implements Outlet {
   }
 
   /** Opens the connection, after the time that is due. Undefined: that failed, or the connection need not be tried further. */
-  async #try(draining: AbortSignal): Promise<Passage | undefined> {
+  async #try(execute: Execute, draining: AbortSignal): Promise<Passage | undefined> {
     const trial = Promise.withResolvers<void>()
     this.#trial = trial.promise
+    this.#isAsked = false
     const over = () => {
       this.#trial = undefined
       trial.resolve()
     }
     await pause(this.#breaker.waitMs, draining)
-    if (!draining.aborted) await this.#connect(draining)
-    if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over }
+    try {
+      if (!draining.aborted) await this.#connect(execute, draining)
+    } catch (error) {
+      over()
+      throw error
+    }
+    if (this.#connection !== undefined && this.#needsProbe) return { isProbe: true, over: () => this.#tried(over) }
     over()
     return undefined
   }
 
-  async #connect(draining: AbortSignal): Promise<void> {
+  /** Without a message, as when another worker has published all, nobody knows whether the destination is back. */
+  #tried(over: () => void): void {
+    if (!this.#isAsked) this.#destination = undefined
+    over()
+  }
+
+  /** @throws what the database throws: that says nothing about the destination */
+  async #connect(execute: Execute, draining: AbortSignal): Promise<void> {
     if (this.#connection !== undefined) return
-    const signal = AbortSignal.any([draining, AbortSignal.timeout(this.#plan.confirmMs)])
+    // Each time: after a failover or a recovery the database may have got another name.
+    this.#source = await readSource(execute)
+    const limit = AbortSignal.timeout(Math.max(this.#plan.confirmMs, OPEN_MS))
+    const signal = AbortSignal.any([draining, limit])
     try {
       this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
@@ -136,3 +162,5 @@ export class RelayOutlet implements Outlet {
 }
 
 const FREE: Passage = { isProbe: false, over: () => undefined }
+/** For the handshakes over a distance, and for several servers of which the first ones say nothing. */
+const OPEN_MS = 15_000

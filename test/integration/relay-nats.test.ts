@@ -80,6 +80,33 @@ test('a subject with a wildcard, of the server or of nobody never gets a message
   expect(await storedIn(manager, 'shop')).toEqual([])
 })
 
+test('an answer that is not from the stream is no confirm, and a failed attempt says so', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager, connection },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  const answers: Readonly<Record<string, string>> = {
+    'service.ok': '{"ok":true}',
+    'service.text': 'ok',
+    'service.json': '"ok"',
+    'service.error': '{"error":{"reason":"busy"}}',
+    'service.other': '{"stream":"other","seq":7}',
+  }
+  connection.subscribe('service.*', { callback: (_, message) => void message.respond(answers[message.subject]) })
+  await connection.flush()
+  await put(sluice, queue, [...Object.keys(answers), 'shop'])
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload), stream: 'shop' })
+  const { counts } = await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  expect(counts).toMatchObject({ acked: 1, retried: 5, dead: 0 })
+  const left = await database.sql('SELECT payload, last_error FROM sluice.message WHERE queue = $1 ORDER BY id', [
+    queue,
+  ])
+  const last_error = 'the answer is not from a stream'
+  expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error })))
+})
+
 test('a message that is too large for the stream or for the server is dead, with the reason', async ({
   database,
   sluice,
@@ -100,6 +127,25 @@ test('a message that is too large for the stream or for the server is dead, with
   ])
 })
 
+test('a message with a long subject or large headers is dead, with the reason, and the next one goes out', async ({
+  database,
+  sluice,
+  queue,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await put(sluice, queue, [`shop.${'x'.repeat(5_000)}`])
+  await put(sluice, queue, ['shop.large'], { headers: { large: 'é'.repeat(32_700) } })
+  await put(sluice, queue, [`shop.${'y'.repeat(1_995)}`, 'shop.small'])
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload) })
+  expect((await sluice.relay(queue, { to }).runOnce()).counts).toMatchObject({ acked: 2, dead: 2 })
+  const dead = 'SELECT reason FROM sluice.dead_letters WHERE queue = $1 ORDER BY id'
+  expect(await database.sql(dead, [queue])).toEqual([
+    { reason: expect.stringContaining('nats.subject: expected a subject of at most 2000 bytes, received "shop.xxx') },
+    { reason: expect.stringMatching(/^headers: expected at most 65535 bytes, received 65\d\d\d$/) },
+  ])
+})
+
 test('a missing stream is named, and the relay goes on when it has been made', async ({
   sluice,
   queue,
@@ -114,6 +160,30 @@ test('a missing stream is named, and the relay goes on when it has been made', a
   await log.first('relay.available')
   await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
   await running.drain()
+})
+
+test('a relay waits for its named stream when that is deleted, and no message counts an attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  const shop = { name: 'shop', subjects: ['shop'] }
+  await manager.streams.add(shop)
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop', stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK, retry: { kind: 'fixed', delay: '1h' } }).start()
+  await log.first('batch.committed')
+  await manager.streams.delete('shop')
+  await put(sluice, queue, [2])
+  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('stream not found') })
+  const attempts = await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])
+  expect(attempts).toEqual([{ attempt: 0 }])
+  await manager.streams.add(shop)
+  await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
+  await running.drain()
+  expect(await payloadsOf(database, queue)).toEqual([])
 })
 
 test('messages wait for room in a full stream, and none counts an attempt', async ({

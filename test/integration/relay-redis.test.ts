@@ -12,6 +12,7 @@ import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('broker', ({ skip }) => startRedis(skip))
 const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
+const NEVER = { delay: '1h', maxDelay: '1h' } as const
 const IN_AN_HOUR = { kind: 'fixed', delay: '1h' } as const
 
 /** The stream that its payload begins with, as in `shop:1`. */
@@ -219,6 +220,18 @@ test('a message that a replica lacks is not confirmed, however often it is tried
   await untilEmpty(database, queue)
   await running.drain()
   expect(await bodiesIn(replica, 'shop')).toEqual([1, 2])
+})
+
+test('a wait for replicas that is broken off confirms nothing', async ({ database, sluice, queue, log, broker }) => {
+  await put(sluice, queue, [1])
+  const to = redis({ url: broker.server.url, stream: 'shop', replicas: 1 })
+  const running = sluice.relay(queue, { to, breaker: NEVER, confirmTimeout: '1m' }).start()
+  const waiting = async () =>
+    /^id=(\d+) .*name=sluice .*flags=b /m.exec(String(await broker.client.client('LIST')))?.[1]
+  await broker.client.client('UNBLOCK', await waitFor(waiting, { what: 'the wait for a replica' }))
+  expect(await log.first('relay.unavailable')).toMatchObject({ error: 'Error: too few replicas have it' })
+  expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 1, attempt: 0 }])
+  await running.drain()
 })
 
 test('a server of a Redis Cluster is out of reach, and says why', async ({ database, sluice, queue, log, skip }) => {

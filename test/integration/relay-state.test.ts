@@ -62,6 +62,27 @@ describe('a relay', () => {
     await waitFor(async () => (await relaysOf(database, queue)).length === 0, { what: 'the row to go' })
   })
 
+  test('is not in sluice.relays when its trial finds no message: another worker may have published it', async ({
+    database,
+    sluice,
+    queue,
+    log,
+    to,
+  }) => {
+    to.answer = () => ({ kind: 'unavailable', error: 'no leader' })
+    const [id = ''] = await put(sluice, queue, [1])
+    const running = sluice.relay(queue, { to, breaker: OFTEN }).start()
+    await untilRow(database, queue, isUnavailable, 'the outage')
+    await database.sql('DELETE FROM sluice.message WHERE id = $1::bigint', [id])
+    await waitFor(async () => (await relaysOf(database, queue)).length === 0, { what: 'the row to go' })
+    expect(log.of('relay.available')).toEqual([])
+    await put(sluice, queue, [2])
+    await untilRow(database, queue, isUnavailable, 'the outage, by the next message')
+    to.answer = () => ({ kind: 'confirmed' })
+    await untilRow(database, queue, (row) => !isUnavailable(row), 'its end')
+    await running.drain()
+  })
+
   test('shows of two relays of a queue in one process the one that is out of reach', async ({
     database,
     sluice,

@@ -4,6 +4,7 @@ import { type ConformanceSubject, conformance } from '../../src/testing/conforma
 import { MemoryDestination } from '../../src/testing/memory-destination.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { test as base, put } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('to', () => new MemoryDestination())
 
@@ -24,6 +25,55 @@ describe('a failed message', () => {
     const failures = log.of('message.failed').toSorted((a, b) => Number(a.id) - Number(b.id))
     const [hour, day] = [3_600_000, 86_400_000]
     expect(failures.map(({ retryInMs }) => retryInMs)).toEqual([5_000, 0, hour, hour, hour, day])
+  })
+})
+
+test('a reason of an adapter that is no text is a dead letter all the same', async ({
+  database,
+  sluice,
+  queue,
+  to,
+}) => {
+  await put(sluice, queue, [1])
+  const bad = {
+    system: to.system,
+    open: async () => {
+      const connection = await to.open()
+      const check = () => new Error('too large') as unknown as string
+      return { check, publish: connection.publish.bind(connection), close: () => connection.close() }
+    },
+  }
+  expect((await sluice.relay(queue, { to: bad }).runOnce()).counts).toMatchObject({ acked: 0, dead: 1, retried: 0 })
+  const dead = await database.sql('SELECT reason FROM sluice.dead_letters WHERE queue = $1', [queue])
+  expect(dead).toEqual([{ reason: 'Error: too large' }])
+})
+
+describe('a message without an answer, among others that have one,', () => {
+  test('comes again after pauses that grow, and counts no attempt', async ({ database, sluice, queue, to }) => {
+    await put(sluice, queue, ['full', ...Array.from({ length: 90 }, (_, n) => n)])
+    const at: number[] = []
+    to.answer = ({ message }) => {
+      if (message.payload !== 'full') return { kind: 'confirmed' }
+      at.push(performance.now())
+      return { kind: 'unavailable', error: 'the queue is full' }
+    }
+    await sluice.relay(queue, { to, concurrency: 1, batchSize: 10 }).runOnce()
+    expect(to.stored).toHaveLength(90)
+    // Nine others go with it each time, until it is alone. Seven pauses of 10, 20, … 640 ms are at least half as long.
+    expect(at).toHaveLength(11)
+    expect((at[7] ?? 0) - (at[0] ?? 0)).toBeGreaterThan(600)
+    const left = await database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1', [queue])
+    expect(left).toEqual([{ payload: 'full', attempt: 0 }])
+  })
+
+  test('does not keep a relay from stopping', async ({ sluice, queue, to }) => {
+    await put(sluice, queue, ['full', ...Array.from({ length: 200 }, (_, n) => n)])
+    to.answer = ({ message }) =>
+      message.payload === 'full' ? { kind: 'unavailable', error: 'full' } : { kind: 'confirmed' }
+    const running = sluice.relay(queue, { to, concurrency: 1, batchSize: 10 }).start()
+    await waitFor(() => to.sent.filter(({ message }) => message.payload === 'full').length > 2, { what: 'three tries' })
+    await running.stop()
+    expect(to.connections).toBe(0)
   })
 })
 

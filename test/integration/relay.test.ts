@@ -1,7 +1,8 @@
+import { setTimeout } from 'node:timers/promises'
 import { describe, expect } from 'vitest'
 import type { OutgoingMessage, Verdict } from '../../src/relay/destination.ts'
 import { MemoryDestination } from '../../src/testing/memory-destination.ts'
-import { payloadsOf } from '../support/rows/rows.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -214,6 +215,21 @@ describe('while its destination is out of reach, a relay', () => {
     expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 0 }])
   })
 
+  test('reads the name of the database again when it connects again', async ({ database, sluice, queue, log, to }) => {
+    await put(sluice, queue, [1])
+    const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+    await waitFor(() => to.stored.length === 1, { what: 'the first message' })
+    to.reachable = false
+    await put(sluice, queue, [2])
+    await log.first('relay.unavailable')
+    await database.sql('UPDATE sluice.source SET id = DEFAULT')
+    to.reachable = true
+    await waitFor(() => to.stored.length === 2, { what: 'the second message' })
+    const [source] = await database.sql<{ id: string }>('SELECT id FROM sluice.source')
+    expect(to.stored.map((stored) => stored.source === source?.id)).toEqual([false, true])
+    await running.drain()
+  })
+
   test('stops at once', async ({ sluice, queue, log, to }) => {
     await put(sluice, queue, [1])
     to.reachable = false
@@ -239,6 +255,27 @@ test('a relay that is stopped between a publication and its confirm leaves the m
   expect(await payloadsOf(database, queue)).toEqual([1])
   expect(log.of('relay.unavailable')).toEqual([])
   expect(to.connections).toBe(0)
+})
+
+test('a relay connects to a destination that takes longer for that than for a confirm', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  to,
+}) => {
+  await put(sluice, queue, [1])
+  const distant = {
+    system: to.system,
+    open: async () => {
+      await setTimeout(300)
+      return to.open()
+    },
+  }
+  const running = sluice.relay(queue, { to: distant, confirmTimeout: '100ms', breaker: QUICK }).start()
+  await untilEmpty(database, queue)
+  expect(log.of('relay.unavailable').filter(({ error }) => error === 'no connection in time')).toEqual([])
+  await running.drain()
 })
 
 test('a relay has no more bytes under way than it may', async ({ sluice, queue, to }) => {

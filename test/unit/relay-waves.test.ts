@@ -73,6 +73,29 @@ test('an adapter that throws, or gives too few verdicts, has said nothing about 
   }
 })
 
+test('what is no verdict says nothing about its message, and an error in place of text becomes text', async () => {
+  const messages = Array.from({ length: 6 }, (_, n) => outgoing({ key: null, kind: 'confirmed', bytes: 1 }, n))
+  const never = new AbortController().signal
+  const answersOf = async (given: unknown) => {
+    const connection = { ...answering([], () => ({ kind: 'confirmed' })), publish: async () => given as Verdict[] }
+    const verdicts = await publishBatch(connection, messages, { keepsOrder: false, mostBytes: 100 }, never)
+    return [...verdicts.values()]
+  }
+  const nothing = { kind: 'unavailable', error: 'expected one verdict for each message' }
+  for (const given of [undefined, null, 'confirmed', {}, [], { length: 6 }])
+    expect(await answersOf(given)).toEqual(messages.map(() => nothing))
+  const error = new Error('too large')
+  const mixed = [{ kind: 'confirmed' }, undefined, 'confirmed', { kind: 'stored' }, { kind: 'refused', error }]
+  expect(await answersOf([...mixed, { kind: 'failed' }])).toEqual([
+    { kind: 'confirmed' },
+    nothing,
+    nothing,
+    nothing,
+    { kind: 'refused', error: 'Error: too large' },
+    { kind: 'failed', error: 'undefined' },
+  ])
+})
+
 function answering(calls: OutgoingMessage[][], answer: (one: OutgoingMessage) => Verdict): DestinationConnection {
   return {
     check: () => undefined,
