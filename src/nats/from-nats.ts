@@ -54,8 +54,8 @@ function checkConsumer(config: ConsumerConfig): void {
   const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1, backoff = [] } = config
   const what = `consumer ${durable ?? name ?? ''}`
   if (acks !== AckPolicy.Explicit) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
-  if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
   if (backoff.length > 0) throw expected('OPTION_INVALID', `${what}.backoff`, 'none, but ack_wait', backoff)
+  if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
   const ackMs = ackWaitMs(config)
   if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
 }

@@ -15,6 +15,7 @@ export class NatsReceiver implements ReceiverConnection {
   /** How many messages the consumer delivers before it waits for acks. */
   readonly #most: number
   #onLost: (error: Error) => void = () => undefined
+  #lost: Error | undefined
   /** How many more messages there were, as the last one said. */
   #more = 0
 
@@ -23,7 +24,7 @@ export class NatsReceiver implements ReceiverConnection {
     this.#consumer = consumer
     this.#freeAtMs = performance.now() + waitMs
     this.#most = most
-    void connection.closed().then((error) => this.#onLost(error ?? new Error('the connection is closed')))
+    void connection.closed().then((error) => this.#lose(error ?? new Error('the connection is closed')))
   }
 
   get waitMs(): number {
@@ -53,8 +54,14 @@ export class NatsReceiver implements ReceiverConnection {
     return this.#connection.close()
   }
 
+  #lose(error: Error): void {
+    this.#lost = error
+    this.#onLost(error)
+  }
+
   /** JetStream answers to the last ack when it has those before it. The client forgets this when the connection ends. */
   async #ackLast(message: JsMsg): Promise<void> {
+    if (this.#lost !== undefined) throw this.#lost
     const answered = Promise.withResolvers<unknown>()
     this.#onLost = answered.reject
     message.ackAck({ timeout: ACK_MS }).then(answered.resolve, answered.reject)
