@@ -78,7 +78,8 @@ BEGIN
 END
 $$;
 
--- Received messages that can never be enqueued, as dead letters: [{payload, headers, reason}, ...]. Returns their ids, in
+-- Received messages that can never be enqueued, as dead letters: [{payload, headers, labels}, ...], of which labels are
+-- {reason, type, orderingKey, schemaVersion}: a redrive enqueues them with these. Returns their ids, in
 -- that order.
 CREATE FUNCTION sluice_private.bury_received(queue text, given jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -87,10 +88,14 @@ DECLARE
   ids regclass := pg_get_serial_sequence('sluice.message', 'id');
   buried bigint;
   letter jsonb;
+  labels jsonb;
 BEGIN
   FOR letter IN SELECT g.value FROM jsonb_array_elements(given) WITH ORDINALITY AS g (value, ordinal) ORDER BY g.ordinal LOOP
-    INSERT INTO sluice.dead_letter (queue, id, priority, schema_version, payload, headers, attempt, reason, enqueued_at)
-    VALUES (queue, nextval(ids), 5, 1, letter -> 'payload', letter -> 'headers', 0, letter ->> 'reason', clock_timestamp())
+    labels := letter -> 'labels';
+    INSERT INTO sluice.dead_letter
+      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, reason, enqueued_at)
+    VALUES (queue, nextval(ids), 5, labels ->> 'orderingKey', labels ->> 'type', (labels ->> 'schemaVersion')::integer,
+            letter -> 'payload', letter -> 'headers', 0, labels ->> 'reason', clock_timestamp())
     RETURNING id INTO buried;
     PERFORM sluice_private.require_kept('dead_letter', queue, 1, CASE WHEN buried IS NULL THEN 0 ELSE 1 END);
     RETURN NEXT buried::text;

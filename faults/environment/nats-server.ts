@@ -22,9 +22,9 @@ export class NatsServer {
     process.once('exit', this.#kill)
   }
 
-  /** One server. Undefined if NATS is not installed. */
-  static async start(): Promise<NatsServer | undefined> {
-    const server = await NatsServer.make([])
+  /** One server, perhaps with further arguments. Undefined if NATS is not installed. */
+  static async start(args: readonly string[] = []): Promise<NatsServer | undefined> {
+    const server = await NatsServer.make(args)
     await server?.run()
     return server
   }

@@ -1,7 +1,10 @@
+import { attempted } from '../basics/attempted.ts'
 import { encodeJson } from '../enqueue/json.ts'
 import { SluiceError } from '../errors.ts'
+import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { BuriedMessage } from '../table/receipt/receive.ts'
 import type { ReceivedMessage } from './receiver.ts'
+import { ownHeaders } from './relayed.ts'
 
 /**
  * The payload as JSON: what the option `read` has made of the body, or the body as it came. It is not encoded anew, because
@@ -13,18 +16,26 @@ export function payloadOf({ body }: ReceivedMessage, read: unknown): string {
   return read === undefined ? jsonOf(body) : encodeJson(read, 'read.payload')
 }
 
-/** A message that can never be enqueued, as a dead letter: with its body if that is JSON, else with its bytes. */
-export function letterOf({ body, headers }: ReceivedMessage, reason: string): BuriedMessage {
+/**
+ * A message that can never be enqueued, as a dead letter: with its body if that is JSON, else with its bytes.
+ *
+ * @param known what it would have been enqueued with, as far as that could be read: a redrive enqueues it with that
+ */
+export function letterOf(received: ReceivedMessage, reason: string, known: Partial<InsertRow> = {}): BuriedMessage {
+  const { type = null, orderingKey = null, schemaVersion = 1 } = known
   return {
-    payload: attempted(() => jsonOf(body)) ?? bytesOf(body),
-    headers: attempted(() => encodeJson(headers, 'headers')) ?? '{}',
+    payload: known.payload ?? attempted(() => jsonOf(received.body)) ?? bytesOf(received.body),
+    headers: known.headers ?? attempted(() => encodeJson(ownHeaders(received), 'headers')) ?? '{}',
     reason,
+    type,
+    orderingKey,
+    schemaVersion,
   }
 }
 
 /** A message that the server has refused: by bytes alone, of which it can refuse nothing. */
 export function bareLetterOf({ body }: ReceivedMessage, reason: string): BuriedMessage {
-  return { payload: bytesOf(body), headers: '{}', reason }
+  return { payload: bytesOf(body), headers: '{}', reason, type: null, orderingKey: null, schemaVersion: 1 }
 }
 
 function jsonOf(body: Uint8Array): string {
@@ -41,15 +52,6 @@ function bytesOf(body: Uint8Array): string {
   const kept = body.subarray(0, MOST_BYTES)
   const base64 = Buffer.from(kept.buffer, kept.byteOffset, kept.byteLength).toString('base64')
   return JSON.stringify({ base64, bytes: body.byteLength })
-}
-
-/** Undefined: it failed. */
-function attempted<T>(work: () => T): T | undefined {
-  try {
-    return work()
-  } catch {
-    return undefined
-  }
 }
 
 const UTF_8 = new TextDecoder('utf-8', { fatal: true })

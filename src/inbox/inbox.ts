@@ -1,6 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { type Duration, toMs, toMsWithin } from '../basics/duration.ts'
+import { within } from '../basics/within.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
+import { DRAIN_TIMEOUT_MS } from '../pipeline/running-pipeline.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { type InboxStatistics, Intake } from './intake.ts'
 import type { InboxPlan } from './options.ts'
@@ -41,9 +43,9 @@ export class Inbox {
     const waitMs = toMsWithin('runOnce.wait', options.wait ?? '1s', '10ms', '1h')
     const intake = new Intake(this.#context, this.#plan, this.#consumers.report)
     const over = Promise.withResolvers<void>()
-    const drain = () => {
+    const drain = ({ timeout = DRAIN_TIMEOUT_MS }: { readonly timeout?: Duration | undefined }) => {
       intake.drain()
-      return over.promise
+      return within(toMs(timeout, 'drain.timeout'), over.promise, () => intake.stop())
     }
     try {
       await this.#consumers.during({ queue: this.queue, drain }, () => intake.runOnce(waitMs))

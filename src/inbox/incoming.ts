@@ -1,11 +1,12 @@
+import { attempted } from '../basics/attempted.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { readOptions } from '../enqueue/options.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { checkSize } from '../enqueue/read-payload.ts'
 import { receiptKey } from '../enqueue/received.ts'
-import { errorText, isSluiceError } from '../errors.ts'
+import { errorText, expected, isSluiceError } from '../errors.ts'
 import { validatePayload } from '../queues.ts'
-import type { InsertRow } from '../table/enqueue/insert-row.ts'
+import type { InsertOptions, InsertRow } from '../table/enqueue/insert-row.ts'
 import type { BuriedMessage, ReceiptKey } from '../table/receipt/receive.ts'
 import { letterOf, payloadOf } from './body.ts'
 import type { InboxPlan, ReadMessage } from './options.ts'
@@ -29,21 +30,28 @@ export function readIncoming(
   plan: InboxPlan,
   received: ReceivedMessage,
 ): Incoming | Promise<Incoming> {
+  let facts: Facts | undefined
   let key: ReceiptKey | undefined
   try {
-    const facts = factsOf(plan, received)
+    facts = factsOf(plan, received)
     key = receiptKey('message', facts.source, facts.id)
     const row = rowOf(rules, received, facts)
     const accepted: Incoming = { received, key, content: { kind: 'row', row } }
     return rules.definitions?.[plan.queue]?.schema === undefined ? accepted : checked(rules, plan.queue, accepted, row)
   } catch (error) {
-    return refused({ received, key }, reasonOf(error))
+    const known = attempted(() => columnsOf(received, facts ?? foundIn(plan, received)))
+    return refused({ received, key }, known, error)
   }
 }
 
 /** The same message as a dead letter. */
-function refused({ received, key }: Pick<Incoming, 'received' | 'key'>, reason: string): Incoming {
-  return { received, key, content: { kind: 'letter', letter: letterOf(received, reason) } }
+function refused(
+  { received, key }: Pick<Incoming, 'received' | 'key'>,
+  known: Partial<InsertRow> | undefined,
+  error: unknown,
+): Incoming {
+  const reason = isSluiceError(error) ? error.message : errorText(error)
+  return { received, key, content: { kind: 'letter', letter: letterOf(received, reason, known) } }
 }
 
 async function checked(rules: MessageRules, queue: string, accepted: Incoming, row: InsertRow): Promise<Incoming> {
@@ -52,22 +60,18 @@ async function checked(rules: MessageRules, queue: string, accepted: Incoming, r
     await validatePayload(rules.definitions?.[queue], payload, 'message.body', `the schema of queue ${queue}`)
     return accepted
   } catch (error) {
-    return refused(accepted, reasonOf(error))
+    return refused(accepted, row, error)
   }
-}
-
-function reasonOf(error: unknown): string {
-  return isSluiceError(error) ? error.message : errorText(error)
 }
 
 interface Facts extends ReadMessage {
   readonly schemaVersion: number | undefined
 }
 
-/** What `read` says, else what a relay has said, else what the receiver has found. */
+/** What `read` says, else what is found. */
 function factsOf(plan: InboxPlan, received: ReceivedMessage): Facts {
   const said = readBy(plan, received)
-  const found = relayedOf(received) ?? { ...received, source: plan.source, schemaVersion: undefined }
+  const found = foundIn(plan, received)
   return {
     id: said.id ?? found.id,
     source: said.source ?? found.source,
@@ -78,18 +82,32 @@ function factsOf(plan: InboxPlan, received: ReceivedMessage): Facts {
   }
 }
 
+/** What a relay has said, else what the receiver has found. */
+function foundIn({ source }: InboxPlan, received: ReceivedMessage): Facts {
+  const { id, type, orderingKey } = received
+  return relayedOf(received) ?? { id, source, type, orderingKey, schemaVersion: undefined }
+}
+
 function readBy({ read }: InboxPlan, received: ReceivedMessage): ReadMessage {
   if (read === undefined) return {}
   const said = read(received)
+  if (said instanceof Promise) {
+    said.catch(() => undefined)
+    throw expected('OPTION_INVALID', 'read', 'an object, and not later', said)
+  }
   checkKeys('read', said, ['id', 'source', 'type', 'orderingKey', 'payload'], 'As in { id: headers.id }')
   return said
 }
 
 function rowOf({ payloadLimitBytes }: MessageRules, received: ReceivedMessage, facts: Facts): InsertRow {
-  const { type, orderingKey, schemaVersion } = facts
-  const columns = readOptions({ headers: ownHeaders(received), type, orderingKey, schemaVersion }, 'message')
+  const columns = columnsOf(received, facts)
   checkSize(columns.headers, 'message.headers', payloadLimitBytes)
   const payload = payloadOf(received, facts.payload)
   checkSize(payload, 'message.body', payloadLimitBytes)
   return { ...columns, payload }
+}
+
+/** The columns besides the payload. @throws SluiceError OPTION_INVALID */
+function columnsOf(received: ReceivedMessage, { type, orderingKey, schemaVersion }: Facts): InsertOptions {
+  return readOptions({ headers: ownHeaders(received), type, orderingKey, schemaVersion }, 'message')
 }

@@ -7,7 +7,7 @@ import { readIncoming } from './incoming.ts'
 import type { InboxPlan } from './options.ts'
 import type { ReceivedMessage, ReceiverConnection } from './receiver.ts'
 import { Side } from './side.ts'
-import { store } from './store.ts'
+import { BatchStore } from './store.ts'
 import type { Stored } from './store-batch.ts'
 
 /** What an inbox has made of the messages that it has received. */
@@ -60,63 +60,79 @@ export class Intake {
   /** Receives until it is drained. What is out of reach is waited for. */
   async run(): Promise<void> {
     const { signal } = this.#draining
-    while (!signal.aborted) {
-      await this.#receiver.untilNextTry(signal)
-      if (!signal.aborted) await this.#next()
+    try {
+      while (!signal.aborted) {
+        await this.#receiver.untilNextTry(signal)
+        if (!signal.aborted) await this.#next()
+      }
+    } finally {
+      await this.#close()
     }
-    await this.#close()
   }
 
   /** Receives until nothing has come for so long, or something is out of reach. */
   async runOnce(idleMs: number): Promise<void> {
-    let received = true
-    while (received && !this.#draining.signal.aborted) received = await this.#next(idleMs)
-    await this.#close()
+    try {
+      let received = true
+      while (received && !this.#draining.signal.aborted) received = await this.#next(idleMs)
+    } finally {
+      await this.#close()
+    }
   }
 
   /** Receives a batch, stores it and acks it. False: none has come, or something is out of reach. */
   async #next(idleMs?: number): Promise<boolean> {
     const messages = await this.#receive(idleMs)
     if (messages.length === 0) return false
-    const stored = await this.#store(messages, idleMs !== undefined)
-    if (stored === undefined) return false
-    this.#count(stored)
-    return this.#ack(messages)
+    return (await this.#store(messages, idleMs !== undefined)) && this.#ack(messages)
   }
 
   async #receive(idleMs: number | undefined): Promise<readonly ReceivedMessage[]> {
-    const { from, batchSize } = this.#plan
-    const { signal } = this.#draining
     try {
-      if (this.#connection === undefined) {
-        this.#connection = await opened(from, AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS)]))
-        this.#receiver.answered()
-      }
-      const until = idleMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(idleMs)])
-      return await this.#connection.receive(batchSize, until)
+      this.#connection ??= await this.#open()
+      const until = this.#untilIdle(idleMs, this.#connection)
+      return await this.#connection.receive(this.#plan.batchSize, until)
     } catch (error) {
       await this.#lose(error)
       return []
     }
   }
 
-  /** Until it is stored: the broker would deliver it again behind later messages. Undefined: it is not. */
-  async #store(messages: readonly ReceivedMessage[], once: boolean): Promise<Stored | undefined> {
+  async #open(): Promise<ReceiverConnection> {
+    const signal = AbortSignal.any([this.#draining.signal, AbortSignal.timeout(OPEN_MS)])
+    const connection = await opened(this.#plan.from, signal)
+    this.#receiver.reached()
+    return connection
+  }
+
+  #untilIdle(idleMs: number | undefined, { waitMs = 0 }: ReceiverConnection): AbortSignal {
+    const { signal } = this.#draining
+    return idleMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(idleMs + Math.ceil(waitMs))])
+  }
+
+  /** Until it is stored: the broker would deliver it again behind later messages. False: it is not, or not all of it. */
+  async #store(messages: readonly ReceivedMessage[], once: boolean): Promise<boolean> {
     const startedAt = performance.now()
     const batch = await Promise.all(messages.map((message) => readIncoming(this.#context, this.#plan, message)))
+    const store = new BatchStore(this.#context, this.#plan, batch)
+    const isStored = await this.#runUntilStored(store, once)
+    this.#count(store.stored, performance.now() - startedAt)
+    return isStored
+  }
+
+  async #runUntilStored(store: BatchStore, once: boolean): Promise<boolean> {
     while (!this.#stopping.signal.aborted) {
       try {
-        const stored = await store(this.#context, this.#plan, batch)
+        await store.run()
         this.#database.answered()
-        this.#tell(stored, performance.now() - startedAt)
-        return stored
+        return true
       } catch (error) {
         this.#database.failed(error)
-        if (once) return undefined
+        if (once) return false
         await this.#database.untilNextTry(this.#stopping.signal)
       }
     }
-    return undefined
+    return false
   }
 
   async #ack(messages: readonly ReceivedMessage[]): Promise<boolean> {
@@ -126,6 +142,7 @@ export class Intake {
       const acking = async () => this.#connection?.ack(messages)
       await untilAborted(acking(), late.signal)
       if (late.signal.aborted) throw new Error('no answer to the acks in time')
+      this.#receiver.answered()
       return true
     } catch (error) {
       await this.#lose(error)
@@ -147,20 +164,18 @@ export class Intake {
     if (connection !== undefined) await closed(connection)
   }
 
-  #count({ enqueued, duplicates, letters }: Stored): void {
+  #count({ enqueued, duplicates, letters }: Stored, durationMs: number): void {
+    const counts = { enqueued, duplicates, dead: letters.length }
+    if (enqueued + duplicates + counts.dead === 0) return
     const before = this.#counts
     this.#counts = {
       enqueued: before.enqueued + enqueued,
       duplicates: before.duplicates + duplicates,
-      dead: before.dead + letters.length,
+      dead: before.dead + counts.dead,
     }
-  }
-
-  #tell({ enqueued, duplicates, letters }: Stored, durationMs: number): void {
     const { queue, from } = this.#plan
-    for (const { id, reason } of letters)
-      this.#report({ kind: 'message.dead', queue, id, type: null, attempt: 0, reason, error: null })
-    const counts = { enqueued, duplicates, dead: letters.length }
+    for (const { id, type, reason } of letters)
+      this.#report({ kind: 'message.dead', queue, id, type, attempt: 0, reason, error: null })
     this.#report({ kind: 'inbox.stored', queue, receiver: from.system, ...counts, durationMs })
   }
 }

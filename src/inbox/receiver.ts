@@ -18,6 +18,11 @@ export interface Receiver {
 /** An open receiver. One loop uses it: nothing is called while another call has not ended, except `close`. */
 export interface ReceiverConnection {
   /**
+   * For how many milliseconds more `receive` returns nothing, although the broker may have messages: until the broker has back what
+   * an earlier connection had. `runOnce` waits as much longer. @default 0
+   */
+  readonly waitMs?: number | undefined
+  /**
    * Waits until there is a message, and returns it with those that are there as well, in the order in which the broker
    * delivers them. When the signal aborts it returns at once: what it has, or none.
    *

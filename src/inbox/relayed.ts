@@ -13,9 +13,12 @@ export interface Relayed {
 export function relayedOf({ id, headers }: ReceivedMessage): Relayed | undefined {
   const number = headers[`${PREFIX}message-id`]
   if (id === undefined || number === undefined || !id.endsWith(`/${number}`)) return undefined
+  const source = id.slice(0, -number.length - 1)
+  // The sources of other publishers are names. They are not for whoever writes this header.
+  if (!UUID.test(source)) return undefined
   const version = headers[`${PREFIX}schema-version`]
   return {
-    source: id.slice(0, -number.length - 1),
+    source,
     id: number,
     type: decoded(headers[`${PREFIX}type`]),
     orderingKey: decoded(headers[`${PREFIX}ordering-key`]),
@@ -30,6 +33,8 @@ export function ownHeaders({ headers }: ReceivedMessage): Readonly<Record<string
 
 const PREFIX = 'sluice-'
 const OF_RELAYS = new RegExp(`^${PREFIX}`, 'i')
+/** As PostgreSQL writes it. */
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** @throws URIError if it is not percent-encoded */
 function decoded(text: string | undefined): string | undefined {

@@ -26,15 +26,23 @@ export class Side {
     this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, error, ...terms })
   }
 
+  /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
+  reached(): void {
+    this.#tell(this.#breaker.reached())
+  }
+
   answered(): void {
-    const since = this.#breaker.answered()
-    if (since === undefined) return
-    const { queue, from } = this.#plan
-    this.#report({ kind: 'inbox.available', queue, receiver: from.system, side: this.#name, since })
+    this.#tell(this.#breaker.answered())
   }
 
   /** Waits until it is to be tried again, at most until the signal aborts. */
   async untilNextTry(signal: AbortSignal): Promise<void> {
     if (this.#breaker.isDown) await pause(this.#breaker.waitMs, signal)
+  }
+
+  #tell(since: Date | undefined): void {
+    if (since === undefined) return
+    const { queue, from } = this.#plan
+    this.#report({ kind: 'inbox.available', queue, receiver: from.system, side: this.#name, since })
   }
 }

@@ -13,7 +13,7 @@ import type { InboxPlan } from './options.ts'
 export interface Stored {
   readonly enqueued: number
   readonly duplicates: number
-  readonly letters: readonly { readonly id: string; readonly reason: string }[]
+  readonly letters: readonly { readonly id: string; readonly type: string | null; readonly reason: string }[]
 }
 
 /**
@@ -76,6 +76,7 @@ async function insertAll(
 async function buryAll(execute: Execute, queue: string, fresh: ReadonlySet<Incoming>): Promise<Stored['letters']> {
   const letters = [...fresh].flatMap(({ content }) => (content.kind === 'letter' ? [content.letter] : []))
   if (letters.length === 0) return []
-  const ids = await buryReceived(execute, queue, letters)
-  return letters.map(({ reason }, at) => ({ id: ids[at] ?? '', reason }))
+  const ids: string[] = []
+  for (const chunk of chunksOf(letters)) ids.push(...(await buryReceived(execute, queue, chunk)))
+  return letters.map(({ type, reason }, at) => ({ id: ids[at] ?? '', type, reason }))
 }

@@ -2,48 +2,80 @@ import { codeOf } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
 import { isSluiceError } from '../errors.ts'
-import { bareLetterOf } from './body.ts'
+import type { BuriedMessage } from '../table/receipt/receive.ts'
+import { bareLetterOf, letterOf } from './body.ts'
 import type { Incoming } from './incoming.ts'
 import type { InboxPlan } from './options.ts'
 import { type Stored, storeBatch } from './store-batch.ts'
 
 /**
- * Stores the messages of a batch: in one transaction, or, if the server refuses what one of them says, each in a transaction
- * of its own, and that one as a dead letter.
- *
- * @throws whatever says nothing about a message: nothing is stored, or the messages that came first
+ * Stores the messages of a batch, in as many tries as it takes: in one transaction, or, if the server refuses what one of them
+ * says, each in a transaction of its own, and that one as a dead letter.
  */
-export async function store(context: EnqueueContext, plan: InboxPlan, batch: readonly Incoming[]): Promise<Stored> {
-  try {
-    return await storeBatch(context, plan, batch)
-  } catch (error) {
-    if (!isOfContent(error)) throw error
+export class BatchStore {
+  readonly #context: EnqueueContext
+  readonly #plan: InboxPlan
+  /** What is not stored yet. */
+  #rest: readonly Incoming[]
+  #stored: Stored = { enqueued: 0, duplicates: 0, letters: [] }
+
+  constructor(context: EnqueueContext, plan: InboxPlan, batch: readonly Incoming[]) {
+    this.#context = context
+    this.#plan = plan
+    this.#rest = batch
   }
-  let all: Stored = { enqueued: 0, duplicates: 0, letters: [] }
-  for (const one of batch) {
-    const stored = await storeAlone(context, plan, one)
-    all = {
-      enqueued: all.enqueued + stored.enqueued,
-      duplicates: all.duplicates + stored.duplicates,
-      letters: [...all.letters, ...stored.letters],
+
+  /** What has become of those that are stored. */
+  get stored(): Stored {
+    return this.#stored
+  }
+
+  /** @throws whatever says nothing about a message: another call goes on behind the messages that are stored */
+  async run(): Promise<void> {
+    try {
+      this.#add(await storeBatch(this.#context, this.#plan, this.#rest), this.#rest.length)
+    } catch (error) {
+      if (!isOfContent(error)) throw error
+    }
+    for (let one = this.#rest[0]; one !== undefined; one = this.#rest[0])
+      this.#add(await storeAlone(this.#context, this.#plan, one), 1)
+  }
+
+  #add({ enqueued, duplicates, letters }: Stored, messages: number): void {
+    this.#rest = this.#rest.slice(messages)
+    this.#stored = {
+      enqueued: this.#stored.enqueued + enqueued,
+      duplicates: this.#stored.duplicates + duplicates,
+      letters: [...this.#stored.letters, ...letters],
     }
   }
-  return all
 }
 
-/** As it is; else as a dead letter, which has its receipt; else without one, because it may be its id that is refused. */
 async function storeAlone(context: EnqueueContext, plan: InboxPlan, one: Incoming): Promise<Stored> {
-  const { received, key } = one
-  try {
-    return await storeBatch(context, plan, [one])
-  } catch (error) {
-    if (!isOfContent(error)) throw error
-    const content = { kind: 'letter', letter: bareLetterOf(received, wordsOf(error)) } as const
-    return storeBatch(context, plan, [{ received, key, content }]).catch((next: unknown) => {
-      if (!isOfContent(next)) throw next
-      return storeBatch(context, plan, [{ received, key: undefined, content }])
-    })
+  let refusal: unknown
+  for (const form of FORMS) {
+    try {
+      return await storeBatch(context, plan, [form(one, refusal)])
+    } catch (error) {
+      if (!isOfContent(error)) throw error
+      refusal ??= error
+    }
   }
+  throw refusal
+}
+
+/** What is tried with a message: each form leaves out more of what the server may have refused. */
+const FORMS: readonly ((one: Incoming, refusal: unknown) => Incoming)[] = [
+  (one) => one,
+  (one, refusal) =>
+    one.content.kind === 'letter' ? one : buried(one, letterOf(one.received, wordsOf(refusal), one.content.row)),
+  (one, refusal) => buried(one, bareLetterOf(one.received, wordsOf(refusal))),
+  // Without a receipt, because it may be its id that is refused.
+  (one, refusal) => ({ ...buried(one, bareLetterOf(one.received, wordsOf(refusal))), key: undefined }),
+]
+
+function buried({ received, key }: Incoming, letter: BuriedMessage): Incoming {
+  return { received, key, content: { kind: 'letter', letter } }
 }
 
 /** Whether it says that a message cannot be stored, and never can be. */

@@ -1,9 +1,9 @@
-import { AckPolicy, type ConsumerConfig, jetstream } from '@nats-io/jetstream'
+import { AckPolicy, type ConsumerConfig, type ConsumerInfo, jetstream } from '@nats-io/jetstream'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
-import { NatsReceiver } from './nats-receiver.ts'
+import { NatsReceiver, WAIT_MS } from './nats-receiver.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {
@@ -42,8 +42,7 @@ async function open(options: FromNatsOptions, servers: readonly string[]): Promi
     const consumer = await jetstream(connection).consumers.get(options.stream, options.consumer)
     const info = await consumer.info(true)
     checkConsumer(info.config)
-    const waitMs = info.num_ack_pending > 0 ? ackWaitMs(info.config) + MARGIN_MS : 0
-    return new NatsReceiver(connection, consumer, waitMs, mostOf(info.config))
+    return new NatsReceiver(connection, consumer, waitMsOf(info), mostOf(info.config))
   } catch (error) {
     await connection.close()
     throw error
@@ -52,12 +51,23 @@ async function open(options: FromNatsOptions, servers: readonly string[]): Promi
 
 /** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
 function checkConsumer(config: ConsumerConfig): void {
-  const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1 } = config
+  const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1, backoff = [] } = config
   const what = `consumer ${durable ?? name ?? ''}`
-  if (acks === AckPolicy.None) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
+  if (acks !== AckPolicy.Explicit) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
+  if (backoff.length > 0) throw expected('OPTION_INVALID', `${what}.backoff`, 'none, but ack_wait', backoff)
   if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
   const ackMs = ackWaitMs(config)
   if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
+}
+
+/**
+ * Until when the server may keep what another connection had, or deliver more to it: one that was cut off has asked for a message,
+ * and the server does not know that it is gone.
+ */
+function waitMsOf({ config, num_ack_pending: unacked, num_waiting: asked }: ConsumerInfo): number {
+  const ackMs = ackWaitMs(config) + MARGIN_MS
+  if (asked > 0) return WAIT_MS + ackMs
+  return unacked > 0 ? ackMs : 0
 }
 
 /** How many messages it delivers at a time: it waits for acks before it delivers more. */

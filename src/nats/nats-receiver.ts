@@ -15,6 +15,7 @@ export class NatsReceiver implements ReceiverConnection {
   /** How many messages the consumer delivers before it waits for acks. */
   readonly #most: number
   #onLost: (error: Error) => void = () => undefined
+  #lost: Error | undefined
   /** How many more messages there were, as the last one said. */
   #more = 0
 
@@ -23,12 +24,15 @@ export class NatsReceiver implements ReceiverConnection {
     this.#consumer = consumer
     this.#freeAtMs = performance.now() + waitMs
     this.#most = most
-    void connection.closed().then((error) => this.#onLost(error ?? new Error('the connection is closed')))
+    void connection.closed().then((error) => this.#lose(error ?? new Error('the connection is closed')))
+  }
+
+  get waitMs(): number {
+    return Math.max(0, this.#freeAtMs - performance.now())
   }
 
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
-    const waitMs = this.#freeAtMs - performance.now()
-    if (waitMs > 0) await pause(waitMs, signal)
+    if (this.waitMs > 0) await pause(this.waitMs, signal)
     while (!signal.aborted) {
       const room = Math.min(most, this.#most)
       const messages = this.#more > 0 ? await this.#fetch(Math.min(room, this.#more)) : await this.#wait(room, signal)
@@ -39,22 +43,28 @@ export class NatsReceiver implements ReceiverConnection {
   }
 
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
-    for (const message of messages) {
-      this.#out.get(message)?.ack()
-      this.#out.delete(message)
-    }
-    await this.#flush()
+    const delivered = messages.flatMap((message) => this.#out.get(message) ?? [])
+    for (const message of messages) this.#out.delete(message)
+    const last = delivered.pop()
+    for (const one of delivered) one.ack()
+    if (last !== undefined) await this.#ackLast(last)
   }
 
   close(): Promise<void> {
     return this.#connection.close()
   }
 
-  /** The server has all acks when it answers to what was sent behind them. The client forgets this when the connection ends. */
-  async #flush(): Promise<void> {
-    const answered = Promise.withResolvers<void>()
+  #lose(error: Error): void {
+    this.#lost = error
+    this.#onLost(error)
+  }
+
+  /** JetStream answers to the last ack when it has those before it. The client forgets this when the connection ends. */
+  async #ackLast(message: JsMsg): Promise<void> {
+    if (this.#lost !== undefined) throw this.#lost
+    const answered = Promise.withResolvers<unknown>()
     this.#onLost = answered.reject
-    this.#connection.flush().then(answered.resolve, answered.reject)
+    message.ackAck({ timeout: ACK_MS }).then(answered.resolve, answered.reject)
     await answered.promise
   }
 
@@ -93,6 +103,9 @@ function moreBehind(message: JsMsg | undefined): number {
 
 const ORDERS = /^nats-/i
 const MANY = 1_000
-const WAIT_MS = 5_000
+/** How long the server keeps a request for a message. */
+export const WAIT_MS = 5_000
 /** The client asks for no less. */
 const LEAST_MS = 1_000
+/** Less than the inbox waits, so that its error names the reason. */
+const ACK_MS = 5_000

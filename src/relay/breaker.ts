@@ -28,11 +28,16 @@ export class Breaker {
     return { since: this.#since, retryInMs }
   }
 
-  /** It answers. Returns since when it had not; undefined: it always had. */
-  answered(): Date | undefined {
+  /** It can be reached, and has done nothing yet: the waits stay as long as they are. Returns as {@link answered}. */
+  reached(): Date | undefined {
     const since = this.#since
     this.#since = undefined
-    this.#backoff.reset()
     return since
+  }
+
+  /** It answers. Returns since when it had not; undefined: it always had. */
+  answered(): Date | undefined {
+    this.#backoff.reset()
+    return this.reached()
   }
 }

@@ -51,10 +51,12 @@ export class MemoryReceiver implements Receiver {
     return new MemoryConnection({
       take: (most, signal) => this.#take(most, signal),
       ack: (messages) => this.#ack(messages),
-      giveBack: (messages) => {
-        this.connections -= 1
+      putBack: (messages) => {
         this.#ready.unshift(...messages)
         this.#tell()
+      },
+      leave: () => {
+        this.connections -= 1
       },
     })
   }
@@ -81,22 +83,31 @@ export class MemoryReceiver implements Receiver {
 interface Hands {
   readonly take: (most: number, signal: AbortSignal) => Promise<readonly ReceivedMessage[]>
   readonly ack: (messages: readonly ReceivedMessage[]) => Promise<void>
-  readonly giveBack: (messages: readonly ReceivedMessage[]) => void
+  readonly putBack: (messages: readonly ReceivedMessage[]) => void
+  readonly leave: () => void
 }
 
 class MemoryConnection implements ReceiverConnection {
   readonly #hands: Hands
   /** What has not been acked. */
   #out: readonly ReceivedMessage[] = []
-  #closed = false
+  readonly #closing = new AbortController()
 
   constructor(hands: Hands) {
     this.#hands = hands
   }
 
+  get #closed(): boolean {
+    return this.#closing.signal.aborted
+  }
+
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
     if (this.#closed) throw new Error('closed')
-    const messages = await this.#hands.take(most, signal)
+    const messages = await this.#hands.take(most, AbortSignal.any([signal, this.#closing.signal]))
+    if (this.#closed) {
+      this.#hands.putBack(messages)
+      throw new Error('closed')
+    }
     this.#out = [...this.#out, ...messages]
     return messages
   }
@@ -109,8 +120,9 @@ class MemoryConnection implements ReceiverConnection {
 
   async close(): Promise<void> {
     if (this.#closed) return
-    this.#closed = true
-    this.#hands.giveBack(this.#out)
+    this.#closing.abort()
+    this.#hands.putBack(this.#out)
+    this.#hands.leave()
   }
 }
 

@@ -40,6 +40,7 @@ export const receiverConformance: readonly ReceiverCase[] = [
     run: tellsUnavailable,
   },
   { name: 'a connection may be closed twice, and receives nothing more', run: closesTwice },
+  { name: 'a connection that is closed while it receives takes nothing with it', run: closesInBetween },
 ]
 
 async function bringsAll(subject: ReceiverSubject): Promise<void> {
@@ -134,6 +135,20 @@ async function closesTwice(subject: ReceiverSubject): Promise<void> {
   await connection.close()
   await connection.close()
   await assert.rejects(connection.receive(10, soon()))
+}
+
+async function closesInBetween(subject: ReceiverSubject): Promise<void> {
+  const connection = await subject.from.open(soon())
+  const waiting = connection.receive(10, soon()).then(
+    (received) => received.length,
+    () => 0,
+  )
+  await connection.close()
+  assert.equal(await waiting, 0)
+  await subject.publish(numbered(0, 1))
+  await connected(subject, async (next) => {
+    assert.deepEqual(idsOf(await next.receive(10, soon())), idsOf(numbered(0, 1)))
+  })
 }
 
 async function connected(

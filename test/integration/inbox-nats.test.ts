@@ -1,6 +1,9 @@
-import { AckPolicy } from '@nats-io/jetstream'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { AckPolicy, type ConsumerConfig } from '@nats-io/jetstream'
 import { nanos } from '@nats-io/transport-node'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
+import { temporaryFolder } from '../../server/temporary-folder.ts'
 import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
@@ -11,6 +14,9 @@ import { waitFor } from '../support/wait.ts'
 const test = base.extend('broker', ({ skip }) => startNats(skip))
 const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
 const letter = (n: number) => ({ id: `m-${n}`, body: String(n), headers: {} })
+/** Longer than the server keeps anything. */
+const soon = () => AbortSignal.timeout(60_000)
+const idsOf = (messages: readonly { readonly id: string | undefined }[]) => messages.map(({ id }) => id)
 
 test('an inbox enqueues what a relay has published, with type, key and headers, and nothing of the broker’s', async ({
   database,
@@ -64,9 +70,11 @@ test('a message without an id is a dead letter, and a publisher’s own id makes
 
 test.for([
   ['ack_policy: expected explicit, received "none"', { ack_policy: AckPolicy.None }],
+  ['ack_policy: expected explicit, received "all"', { ack_policy: AckPolicy.All }],
+  ['backoff: expected none, but ack_wait, received an array of 1', { backoff: [nanos(2_000)], max_deliver: 2 }],
   ['max_deliver: expected -1, any number of times, received 5', { max_deliver: 5 }],
   ['ack_wait: expected at least one second, received "100 ms"', { ack_wait: nanos(100) }],
-] as const)(
+] as [string, Partial<ConsumerConfig>][])(
   'a consumer that may lose messages is refused by name: %s',
   async ([words, terms], { sluice, queue, log, broker: { server, manager } }) => {
     await manager.streams.add({ name: 'shop', subjects: ['shop'] })
@@ -76,6 +84,64 @@ test.for([
     expect(log.of('inbox.unavailable')[0]?.error).toContain(`consumer inbox.${words}`)
   },
 )
+
+test('a runOnce waits for what a process that died has had, and receives it in order', async ({
+  database,
+  sluice,
+  queue,
+  broker,
+}) => {
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  await publishTo(broker, 'shop', [letter(1), letter(2)])
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  const died = await from.open(soon())
+  expect(await died.receive(2, soon())).toHaveLength(2)
+  await died.close()
+  await publishTo(broker, 'shop', [letter(3)])
+  const once = sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })
+  expect(await once).toEqual({ enqueued: 3, duplicates: 0, dead: 0 })
+  expect(await payloadsOf(database, queue)).toEqual([1, 2, 3])
+})
+
+test('a new connection waits for what one that was cut off may still be given, and receives it in order', async ({
+  broker,
+}) => {
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  const cutOff = await from.open(soon())
+  const given = cutOff.receive(1, soon())
+  const asked = async () => (await manager.consumers.info('shop', 'inbox')).num_waiting === 1
+  await waitFor(asked, { what: 'the request for a message' })
+  const next = await from.open(soon())
+  try {
+    await publishTo(broker, 'shop', [letter(1), letter(2)])
+    expect(idsOf(await given)).toEqual(['m-1'])
+    expect(idsOf(await next.receive(2, soon()))).toEqual(['m-1', 'm-2'])
+  } finally {
+    await Promise.all([cutOff.close(), next.close()])
+  }
+})
+
+test('acks that the server does not take are an error, which names the permission', async ({
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const broker = await startNats(skip, ['-c', await withoutRightToAck()])
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  await publishTo(broker, 'shop', [letter(1), letter(2)])
+  const connection = { user: 'inbox', pass: 'secret' }
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection })
+  expect(await sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })).toMatchObject({ enqueued: 2 })
+  expect(log.of('inbox.unavailable')).toMatchObject([{ side: 'receiver', error: expect.stringMatching(/permission/i) }])
+})
 
 test('a missing consumer is named, and the inbox goes on when it has been made', async ({
   database,
@@ -130,3 +196,16 @@ test('options that make no sense are refused by name', () => {
   expect(() => fromNats({ ...given, consumer: undefined as never })).toThrow('fromNats.consumer: expected')
   expect(() => fromNats({ ...given, subject: 'a' } as never)).toThrow('fromNats')
 })
+
+/** A login that may receive, and may not ack. Everybody else may do everything. */
+async function withoutRightToAck(): Promise<string> {
+  const folder = await temporaryFolder('sluice-nats-login-')
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const file = join(folder, 'nats.conf')
+  const users = `[
+    { user: admin, password: secret }
+    { user: inbox, password: secret, permissions: { publish: { deny: ["$JS.ACK.>"] } } }
+  ]`
+  await writeFile(file, `no_auth_user: admin\nauthorization { users: ${users} }\n`)
+  return file
+}

@@ -328,7 +328,7 @@ describe('a message that can never be enqueued', () => {
     const letters = await lettersOf(database, queue)
     expect(letters.map(({ payload }) => payload)).toEqual([
       { base64: Buffer.from('1e200000').toString('base64'), bytes: 8 },
-      { base64: Buffer.from(JSON.stringify('x'.repeat(100))).toString('base64'), bytes: 102 },
+      'x'.repeat(100),
     ])
     expect(letters[1]?.reason).toContain('expected at most 50 bytes of JSON in this queue')
     expect(await receiptsOf(database, queue)).toHaveLength(4)

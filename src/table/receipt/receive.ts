@@ -6,11 +6,14 @@ export interface ReceiptKey {
   readonly id: string
 }
 
-/** A received message that can never be enqueued, as a dead letter: JSON, JSON, and why. */
+/** A received message that can never be enqueued, as a dead letter: JSON, JSON, why, and what it would be enqueued with. */
 export interface BuriedMessage {
   readonly payload: string
   readonly headers: string
   readonly reason: string
+  readonly type: string | null
+  readonly orderingKey: string | null
+  readonly schemaVersion: number
 }
 
 /**
@@ -35,7 +38,8 @@ export async function buryReceived(
   messages: readonly BuriedMessage[],
 ): Promise<readonly string[]> {
   const given = messages.map(
-    ({ payload, headers, reason }) => `{"payload":${payload},"headers":${headers},"reason":${JSON.stringify(reason)}}`,
+    ({ payload, headers, ...labels }) =>
+      `{"payload":${payload},"headers":${headers},"labels":${JSON.stringify(labels)}}`,
   )
   const rows = await execute(BURY, [queue, `[${given.join(',')}]`])
   return rows.map((row) => textOf(row, 'id'))

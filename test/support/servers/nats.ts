@@ -22,8 +22,8 @@ export interface TestNats {
 }
 
 /** Skips the test where NATS is not installed. */
-export async function startNats(skip: TestContext['skip']): Promise<TestNats> {
-  const server = (await NatsServer.start()) ?? skip('nats-server is not installed')
+export async function startNats(skip: TestContext['skip'], args: readonly string[] = []): Promise<TestNats> {
+  const server = (await NatsServer.start(args)) ?? skip('nats-server is not installed')
   onTestFinished(() => server.stop())
   const connection = await connected([server.url])
   return { server, connection, manager: await jetstreamManager(connection) }
