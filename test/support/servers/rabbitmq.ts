@@ -1,6 +1,7 @@
 import { type Channel, connect, type GetMessage } from 'amqplib'
 import { RabbitmqServer } from '../../../faults/environment/rabbitmq-server.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
+import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
 import { test as base } from '../sluice.ts'
 
 /**
@@ -45,4 +46,13 @@ export function takenFrom(broker: RabbitmqServer, queue: string): Promise<readon
 export function published({ properties, content }: GetMessage): PublishedMessage {
   const headers = Object.entries(properties.headers ?? {}).map(([name, value]) => [name, String(value)])
   return { id: String(properties.messageId), body: content.toString(), headers: Object.fromEntries(headers) }
+}
+
+/** Puts messages into a queue, in their order, which keeps them when the server is killed. */
+export function sendTo(broker: RabbitmqServer, queue: string, messages: readonly MessageToPublish[]): Promise<void> {
+  return onChannel(broker, async (channel) => {
+    await channel.assertQueue(queue)
+    for (const { id, body, headers } of messages)
+      channel.sendToQueue(queue, Buffer.from(body), { messageId: id, headers, persistent: true })
+  })
 }
