@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { RabbitmqServer } from '../../faults/environment/rabbitmq-server.ts'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import { freePort } from '../../server/free-port.ts'
-import type { ReceiverConnection } from '../../src/inbox/receiver.ts'
+import type { ReceivedMessage, ReceiverConnection } from '../../src/inbox/receiver.ts'
 import { fromRabbitmq } from '../../src/rabbitmq/from-rabbitmq.ts'
 import { rabbitmq } from '../../src/rabbitmq/rabbitmq.ts'
 import { type ReceiverSubject, receiverConformance } from '../../src/testing/receiver-conformance.ts'
@@ -43,7 +43,14 @@ async function opened(broker: RabbitmqServer, queue: string): Promise<ReceiverCo
   return connection
 }
 
-/** How many messages the server has sent to nobody. */
+/** Receives so many messages, and acks none. */
+async function take(connection: ReceiverConnection, count: number): Promise<readonly ReceivedMessage[]> {
+  const taken = [...(await connection.receive(count, soon()))]
+  while (taken.length < count) taken.push(...(await connection.receive(count - taken.length, soon())))
+  return taken
+}
+
+/** How many messages the server has, and has not sent to a consumer. */
 async function readyIn(broker: RabbitmqServer, queue: string): Promise<number> {
   const { messageCount } = await onChannel(broker, (channel) => channel.checkQueue(queue))
   return messageCount
@@ -96,8 +103,7 @@ test('of other messages it takes the id and the type from the properties, and he
 test('it has no more messages than a batch takes, and the next when these are acked', async ({ queue, broker }) => {
   await sendTo(broker, queue, numbers(50).map(letter))
   const connection = await opened(broker, queue)
-  const received = [...(await connection.receive(10, soon()))]
-  while (received.length < 10) received.push(...(await connection.receive(10 - received.length, soon())))
+  const received = await take(connection, 10)
   expect(await readyIn(broker, queue)).toBe(40)
   await connection.ack(received)
   await waitFor(async () => (await readyIn(broker, queue)) === 30, { what: 'the next ten' })
@@ -106,15 +112,10 @@ test('it has no more messages than a batch takes, and the next when these are ac
 test('an ack of later messages leaves earlier ones', async ({ queue, broker }) => {
   await sendTo(broker, queue, numbers(4).map(letter))
   const connection = await opened(broker, queue)
-  // The server sends more than these two: it is told how many with the first call.
-  const first = await connection.receive(4, soon())
-  const rest = first.length < 4 ? await connection.receive(4 - first.length, soon()) : []
-  const all = [...first, ...rest]
-  expect(all.map(({ id }) => id)).toEqual(numbers(4).map((n) => letter(n).id))
-  await connection.ack(all.slice(2))
+  const received = await take(connection, 4)
+  await connection.ack(received.slice(2))
   await connection.close()
-  const next = await opened(broker, queue)
-  const again = await next.receive(4, soon())
+  const again = await take(await opened(broker, queue), 2)
   expect(again.map(({ id }) => id)).toEqual(['m-0', 'm-1'])
 })
 
@@ -122,21 +123,16 @@ test('with a single active consumer the second process has nothing until the fir
   queue,
   broker,
 }) => {
-  await onChannel(broker, (channel) =>
-    channel.assertQueue(queue, { arguments: { 'x-single-active-consumer': true } }),
-  )
   await onChannel(broker, async (channel) => {
+    await channel.assertQueue(queue, { arguments: { 'x-single-active-consumer': true } })
     for (const n of numbers(3)) channel.sendToQueue(queue, Buffer.from('1'), { messageId: `m-${n}` })
   })
   const first = await opened(broker, queue)
-  const [received] = await first.receive(1, soon())
+  expect((await take(first, 1)).map(({ id }) => id)).toEqual(['m-0'])
   const second = await opened(broker, queue)
   expect(await second.receive(3, AbortSignal.timeout(200))).toEqual([])
-  const waiting = second.receive(3, soon())
   await first.close()
-  const taken = [...(await waiting)]
-  while (taken.length < 3) taken.push(...(await second.receive(3, soon())))
-  expect([received?.id, ...taken.map(({ id }) => id)]).toEqual(['m-0', 'm-0', 'm-1', 'm-2'])
+  expect((await take(second, 3)).map(({ id }) => id)).toEqual(['m-0', 'm-1', 'm-2'])
 })
 
 test('a queue that is missing, or is deleted, is named, and the inbox goes on when it has been made', async ({
@@ -161,16 +157,14 @@ test('a queue that is missing, or is deleted, is named, and the inbox goes on wh
 })
 
 test('if one of its servers is not there, it receives from another', async ({ database, sluice, queue, broker }) => {
-  await sendTo(broker, queue, [letter(1)])
   const servers = [`amqp://127.0.0.1:${await freePort()}`, broker.url]
   const inbox = sluice.inbox(queue, { from: fromRabbitmq({ servers, queue }) })
   // It begins with a random one.
-  for (const n of [2, 3, 4, 5]) {
-    await inbox.runOnce({ wait: '100ms' })
+  for (const n of numbers(5)) {
     await sendTo(broker, queue, [letter(n)])
+    await waitFor(async () => (await inbox.runOnce({ wait: '100ms' })).enqueued === 1, { what: `message ${n}` })
   }
-  await inbox.runOnce({ wait: '500ms' })
-  expect(await payloadsOf(database, queue)).toEqual([1, 2, 3, 4, 5])
+  expect(await payloadsOf(database, queue)).toEqual(numbers(5))
 })
 
 test('a server that does not answer is found out by its missing heartbeats', async ({ sluice, queue, log, broker }) => {

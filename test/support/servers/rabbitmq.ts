@@ -1,4 +1,4 @@
-import { type Channel, connect, type GetMessage } from 'amqplib'
+import { type ConfirmChannel, connect, type GetMessage } from 'amqplib'
 import { RabbitmqServer } from '../../../faults/environment/rabbitmq-server.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
 import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
@@ -20,11 +20,11 @@ export const test = base
 export const MOST_BYTES = 100_000
 
 /** What is done on a channel beside the relay's. */
-export async function onChannel<T>({ url }: RabbitmqServer, work: (channel: Channel) => Promise<T>): Promise<T> {
+export async function onChannel<T>({ url }: RabbitmqServer, work: (channel: ConfirmChannel) => Promise<T>): Promise<T> {
   const connection = await connect(url)
   connection.on('error', () => undefined)
   try {
-    return await work(await connection.createChannel())
+    return await work(await connection.createConfirmChannel())
   } finally {
     await connection.close()
   }
@@ -54,5 +54,7 @@ export function sendTo(broker: RabbitmqServer, queue: string, messages: readonly
     await channel.assertQueue(queue)
     for (const { id, body, headers } of messages)
       channel.sendToQueue(queue, Buffer.from(body), { messageId: id, headers, persistent: true })
+    // Then they are on the disk.
+    await channel.waitForConfirms()
   })
 }
