@@ -10,8 +10,8 @@ import { openSession, type Session } from './session.ts'
 export interface FromRabbitmqOptions {
   /**
    * The servers, each with its login and virtual host: `amqp://user:password@host:5672/vhost`, or `amqps://…` with TLS. Name all
-   * servers of a cluster: the inbox connects to a random one, and to the next one if that does not answer within 2 seconds. With
-   * `?heartbeat=60` at its end a connection that is cut off is lost after 120 seconds instead of 20.
+   * servers of a cluster: the inbox connects to a random one, and to the next one if that does not answer within 2 seconds. A
+   * connection that is silent for 20 to 30 seconds is lost; with `?heartbeat=60` at the end of the address that is 120 to 180.
    */
   readonly servers: string | readonly string[]
   /** The name of the queue, which must exist, 1 to 255 bytes. */
@@ -55,7 +55,7 @@ function withHeartbeat(server: string): string {
 }
 
 const REMEDY = "As in fromRabbitmq({ servers: 'amqp://localhost', queue: 'billing' })"
-/** After two of them without a word the connection is lost, for both sides. */
+/** After two of them without a frame the connection is lost, for both sides. */
 const HEARTBEAT_S = 10
 /** In bytes. */
 const LONGEST_NAME = 255

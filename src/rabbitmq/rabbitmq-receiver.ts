@@ -62,7 +62,10 @@ export class RabbitmqReceiver implements ReceiverConnection {
   }
 
   #arrive(message: ConsumeMessage | null): void {
-    if (message === null) return this.#end(`queue '${this.#queue}': the server has cancelled its consumer`)
+    if (message === null) {
+      this.#end(`queue '${this.#queue}': the server has cancelled its consumer`)
+      return
+    }
     this.#arrived.push(message)
     this.#tell()
   }
