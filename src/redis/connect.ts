@@ -1,4 +1,4 @@
-import { Redis, type RedisOptions as ClientOptions } from 'ioredis'
+import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
 import { expected, toError } from '../errors.ts'
 
 /** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */

@@ -11,7 +11,10 @@ export interface StreamEntry {
 export function entriesIn(answer: unknown): readonly StreamEntry[] {
   return listOf(answer).map((pair) => {
     const [id, fields] = listOf(pair)
-    return { id: String(id), fields: Array.isArray(fields) ? fields.filter((field) => Buffer.isBuffer(field)) : undefined }
+    return {
+      id: String(id),
+      fields: Array.isArray(fields) ? fields.filter((field) => Buffer.isBuffer(field)) : undefined,
+    }
   })
 }
 

@@ -46,7 +46,11 @@ async function opened(broker: RabbitmqServer, queue: string): Promise<ReceiverCo
 /** Receives so many messages, and acks none. */
 async function take(connection: ReceiverConnection, count: number): Promise<readonly ReceivedMessage[]> {
   const taken = [...(await connection.receive(count, soon()))]
-  while (taken.length < count) taken.push(...(await connection.receive(count - taken.length, soon())))
+  while (taken.length < count) {
+    const more = await connection.receive(count - taken.length, soon())
+    if (more.length === 0) throw new Error(`expected ${count} messages, received ${taken.length}`)
+    taken.push(...more)
+  }
   return taken
 }
 
@@ -150,7 +154,10 @@ test('a queue that is missing, or is deleted, is named, and the inbox goes on wh
   await sendTo(broker, queue, [letter(1)])
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the first message' })
   await onChannel(broker, (channel) => channel.deleteQueue(queue))
-  await log.first('inbox.unavailable', ({ error }) => error === `queue '${queue}': the server has cancelled its consumer`)
+  await log.first(
+    'inbox.unavailable',
+    ({ error }) => error === `queue '${queue}': the server has cancelled its consumer`,
+  )
   await sendTo(broker, queue, [letter(2)])
   await waitFor(async () => (await payloadsOf(database, queue)).length === 2, { what: 'the second message' })
   await running.drain()
@@ -171,10 +178,9 @@ test('a server that does not answer is found out by its missing heartbeats', asy
   await sendTo(broker, queue, [])
   const from = fromRabbitmq({ servers: `${broker.url}?heartbeat=1`, queue })
   const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
-  await waitFor(
-    async () => (await onChannel(broker, (channel) => channel.checkQueue(queue))).consumerCount === 1,
-    { what: 'the consumer' },
-  )
+  await waitFor(async () => (await onChannel(broker, (channel) => channel.checkQueue(queue))).consumerCount === 1, {
+    what: 'the consumer',
+  })
   onTestFinished(() => broker.thaw())
   broker.freeze()
   await log.first('inbox.unavailable', ({ error }) => error === 'Heartbeat timeout')

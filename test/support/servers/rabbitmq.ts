@@ -24,7 +24,11 @@ export async function onChannel<T>({ url }: RabbitmqServer, work: (channel: Conf
   const connection = await connect(url)
   connection.on('error', () => undefined)
   try {
-    return await work(await connection.createConfirmChannel())
+    const channel = await connection.createConfirmChannel()
+    const result = await work(channel)
+    // The end of the connection would overtake what is on its way.
+    await channel.waitForConfirms()
+    return result
   } finally {
     await connection.close()
   }
@@ -54,7 +58,5 @@ export function sendTo(broker: RabbitmqServer, queue: string, messages: readonly
     await channel.assertQueue(queue)
     for (const { id, body, headers } of messages)
       channel.sendToQueue(queue, Buffer.from(body), { messageId: id, headers, persistent: true })
-    // Then they are on the disk.
-    await channel.waitForConfirms()
   })
 }
