@@ -108,8 +108,8 @@ const SEE = {
   kafka: 'See [relays](relay.md).',
   nats: 'See [relays](relay.md) and the [inbox](inbox.md).',
   otel: 'See [telemetry](telemetry.md).',
-  rabbitmq: 'See [relays](relay.md).',
-  redis: 'See [relays](relay.md).',
+  rabbitmq: 'See [relays](relay.md) and the [inbox](inbox.md).',
+  redis: 'See [relays](relay.md) and the [inbox](inbox.md).',
 }
 const OTHERS = Object.keys(SEE) as (keyof typeof SEE)[]
 const fileOf = <Entry extends keyof typeof SEE>(entry: Entry) => `src/${entry}.ts` as const

@@ -33,7 +33,7 @@ async function connectTo(server: string, options: SocketOptions, signal: AbortSi
     timeout: CONNECT_MS,
     clientProperties: { connection_name: 'sluice' },
     ...options,
-    // What is under way fails at once when the connection ends; the relay opens another one when it tries again.
+    // What is under way fails at once when the connection ends; another one is opened with the next try.
     recovery: false,
     signal,
   }

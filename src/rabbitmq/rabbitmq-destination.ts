@@ -1,8 +1,8 @@
 import type { ChannelModel } from 'amqplib'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
-import { connectToAny } from './connect-to-any.ts'
 import type { RabbitmqOptions } from './rabbitmq-options.ts'
 import { RabbitmqPublisher } from './rabbitmq-publisher.ts'
+import { openSession, type Session } from './session.ts'
 import { SizeLimit } from './size-limit.ts'
 
 /** An exchange, and what its connections have learned of its server. */
@@ -17,22 +17,14 @@ export class RabbitmqDestination implements Destination {
     this.#servers = servers
   }
 
-  async open(signal: AbortSignal): Promise<DestinationConnection> {
-    const life = new AbortController()
-    const abort = () => life.abort()
-    signal.addEventListener('abort', abort)
-    if (signal.aborted) abort()
-    try {
-      const connection = await connectToAny(this.#servers, this.#options.connection ?? {}, life.signal)
-      await checkExchange(connection, this.#options.exchange)
-      const channel = await connection.createConfirmChannel()
-      return new RabbitmqPublisher(connection, channel, this.#options, this.#limit, life)
-    } catch (error) {
-      abort()
-      throw error
-    } finally {
-      signal.removeEventListener('abort', abort)
-    }
+  open(signal: AbortSignal): Promise<DestinationConnection> {
+    return openSession(this.#servers, this.#options.connection, signal, (session) => this.#publisherOf(session))
+  }
+
+  async #publisherOf(session: Session): Promise<DestinationConnection> {
+    await checkExchange(session.connection, this.#options.exchange)
+    const channel = await session.connection.createConfirmChannel()
+    return new RabbitmqPublisher(session, channel, this.#options, this.#limit)
   }
 }
 

@@ -1,20 +1,18 @@
-import { type ChannelModel, type ConfirmChannel, IllegalOperationError } from 'amqplib'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { type ConfirmChannel, IllegalOperationError } from 'amqplib'
 import { describe, errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
 import { propertiesOf, wrongHeaders } from './properties.ts'
 import type { RabbitmqOptions } from './rabbitmq-options.ts'
 import { routingKeyOf, wrongRoutingKey } from './routing-key.ts'
+import { closeSession, type Session } from './session.ts'
 import type { SizeLimit } from './size-limit.ts'
 
 /** A connection to RabbitMQ, with a channel that confirms. */
 export class RabbitmqPublisher implements DestinationConnection {
-  readonly #connection: ChannelModel
+  readonly #session: Session
   readonly #channel: ConfirmChannel
   readonly #options: RabbitmqOptions
   readonly #limit: SizeLimit
-  /** Its abort destroys the connection. */
-  readonly #life: AbortController
   /** The latest publication of each id, until it has an answer. */
   readonly #underway = new Map<unknown, Publication>()
   /** Gives the calls of `publish` that wait a verdict for all messages without an answer. */
@@ -22,18 +20,11 @@ export class RabbitmqPublisher implements DestinationConnection {
   #closed: string | undefined
   #blocked: string | undefined
 
-  constructor(
-    connection: ChannelModel,
-    channel: ConfirmChannel,
-    options: RabbitmqOptions,
-    limit: SizeLimit,
-    life: AbortController,
-  ) {
-    this.#connection = connection
+  constructor(session: Session, channel: ConfirmChannel, options: RabbitmqOptions, limit: SizeLimit) {
+    this.#session = session
     this.#channel = channel
     this.#options = options
     this.#limit = limit
-    this.#life = life
     this.#listen()
   }
 
@@ -60,11 +51,9 @@ export class RabbitmqPublisher implements DestinationConnection {
     }
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
     this.#end('connection closed')
-    const closed = this.#connection.close().catch(() => undefined)
-    await untilAborted(closed, AbortSignal.timeout(GOODBYE_MS))
-    this.#life.abort()
+    return closeSession(this.#session)
   }
 
   async #publish(outgoing: OutgoingMessage): Promise<Verdict> {
@@ -97,12 +86,13 @@ export class RabbitmqPublisher implements DestinationConnection {
   }
 
   #listen(): void {
+    const { connection } = this.#session
     this.#channel.on('return', ({ properties }) => this.#return(properties.messageId))
     this.#channel.on('error', ({ message }) => this.#end(message))
-    this.#connection.on('error', ({ message }) => this.#end(message))
-    this.#connection.on('close', (error) => this.#end(error?.message ?? 'connection closed'))
-    this.#connection.on('blocked', (reason) => this.#block(reason))
-    this.#connection.on('unblocked', () => this.#unblock())
+    connection.on('error', ({ message }) => this.#end(message))
+    connection.on('close', (error) => this.#end(error?.message ?? 'connection closed'))
+    connection.on('blocked', (reason) => this.#block(reason))
+    connection.on('unblocked', () => this.#unblock())
   }
 
   /**
@@ -149,5 +139,3 @@ function unavailable(error: string): Verdict {
 const CONFIRMED: Verdict = { kind: 'confirmed' }
 const NO_CONFIRM = unavailable('no confirm in time')
 const NACKED = 'nacked by the server: a queue is full, or has no leader'
-/** How long the server may take to say goodbye. */
-const GOODBYE_MS = 500

@@ -4,6 +4,7 @@ import type { Destination } from '../relay/destination.ts'
 import { RabbitmqDestination } from './rabbitmq-destination.ts'
 import type { RabbitmqOptions } from './rabbitmq-options.ts'
 import { wrongRoutingKey } from './routing-key.ts'
+import { serversOf } from './servers.ts'
 
 /**
  * Publishes to an exchange of RabbitMQ, which confirms a message when all queues that it was routed to have stored it. A message
@@ -20,18 +21,7 @@ export function rabbitmq(options: RabbitmqOptions): Destination {
     throw expected('OPTION_INVALID', 'rabbitmq.exchange', 'the name of an exchange', exchange, REMEDY)
   const wrong = typeof routingKey === 'function' ? undefined : wrongRoutingKey(routingKey)
   if (wrong !== undefined) throw expected('OPTION_INVALID', 'rabbitmq.routingKey', wrong, routingKey, REMEDY)
-  return new RabbitmqDestination(options, checkServers(servers))
-}
-
-function checkServers(servers: string | readonly string[]): readonly string[] {
-  const all: unknown = typeof servers === 'string' ? [servers] : servers
-  if (Array.isArray(all) && all.length > 0 && all.every(isAddress)) return all
-  const wanted = 'one or more addresses that begin with amqp:// or amqps://'
-  throw expected('OPTION_INVALID', 'rabbitmq.servers', wanted, servers, REMEDY)
-}
-
-function isAddress(server: unknown): server is string {
-  return typeof server === 'string' && /^amqps?:\/\/./.test(server) && URL.canParse(server)
+  return new RabbitmqDestination(options, serversOf('rabbitmq.servers', servers, REMEDY))
 }
 
 const REMEDY = "As in rabbitmq({ servers: 'amqp://localhost', exchange: 'shop', routingKey: 'orders' })"

@@ -4,6 +4,7 @@ import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import type { OutgoingMessage } from '../relay/destination.ts'
+import { type FixedOption, resolveServer, type ServerPlan } from './connect.ts'
 
 /** Where a relay publishes in Redis. */
 export interface RedisOptions {
@@ -35,45 +36,28 @@ export interface RedisOptions {
   readonly connection?: Omit<ClientOptions, FixedOption> | undefined
 }
 
-/** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */
-export type FixedOption =
-  | 'autoResendUnfulfilledCommands'
-  | 'enableAutoPipelining'
-  | 'enableOfflineQueue'
-  | 'enableReadyCheck'
-  | 'keyPrefix'
-  | 'lazyConnect'
-  | 'maxRetriesPerRequest'
-  | 'monitor'
-  | 'reconnectOnError'
-  | 'retryStrategy'
-
 /** The options, complete and checked. */
-export interface RedisPlan {
-  readonly url: string | undefined
+export interface RedisPlan extends ServerPlan {
   readonly stream: RedisOptions['stream']
   /** 0: no limit. */
   readonly maxLength: number
   readonly windowMs: number
   readonly replicas: number
-  readonly connection: ClientOptions
 }
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolveRedis(options: RedisOptions): RedisPlan {
   checkKeys('redis', options, KNOWN, REMEDY)
-  const { url, stream, maxLength, duplicateWindow, replicas, connection } = options
-  if (url === undefined ? connection === undefined : typeof url !== 'string' || !/^rediss?:\/\//.test(url))
-    throw expected('OPTION_INVALID', 'redis.url', 'an address that begins with redis:// or rediss://', url, REMEDY)
+  const { stream, maxLength, duplicateWindow, replicas } = options
+  const server = resolveServer('redis', options, REMEDY)
   if (typeof stream !== 'function' && (typeof stream !== 'string' || stream === ''))
     throw expected('OPTION_INVALID', 'redis.stream', 'the key of a stream, or a function', stream, REMEDY)
   return {
-    url,
+    ...server,
     stream,
     maxLength: integer('redis.maxLength', maxLength, 0, 1, LARGEST_INTEGER),
     windowMs: toMsWithin('redis.duplicateWindow', duplicateWindow ?? '2m', 0, '7d'),
     replicas: integer('redis.replicas', replicas, 0, 0, 100),
-    connection: connection ?? {},
   }
 }
 

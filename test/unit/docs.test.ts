@@ -227,8 +227,8 @@ import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, t
 import { createHttpHandler } from 'sluice/http'
 import { kafka } from 'sluice/kafka'
 import { fromNats, nats } from 'sluice/nats'
-import { rabbitmq } from 'sluice/rabbitmq'
-import { redis } from 'sluice/redis'
+import { fromRabbitmq, rabbitmq } from 'sluice/rabbitmq'
+import { fromRedis, redis } from 'sluice/redis'
 import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string

@@ -261,6 +261,7 @@ test('the main entry exports these types', () => {
 test('sluice/rabbitmq exports these values', () => {
   expect(Object.keys(rabbitmq)).toMatchInlineSnapshot(`
     [
+      "fromRabbitmq",
       "rabbitmq",
     ]
   `)
@@ -269,6 +270,7 @@ test('sluice/rabbitmq exports these values', () => {
 test('sluice/rabbitmq exports these types', () => {
   expect(exportedTypes('../../src/rabbitmq.ts')).toMatchInlineSnapshot(`
     [
+      "FromRabbitmqOptions",
       "RabbitmqOptions",
     ]
   `)
@@ -277,6 +279,7 @@ test('sluice/rabbitmq exports these types', () => {
 test('sluice/redis exports these values', () => {
   expect(Object.keys(redis)).toMatchInlineSnapshot(`
     [
+      "fromRedis",
       "redis",
     ]
   `)
@@ -285,6 +288,7 @@ test('sluice/redis exports these values', () => {
 test('sluice/redis exports these types', () => {
   expect(exportedTypes('../../src/redis.ts')).toMatchInlineSnapshot(`
     [
+      "FromRedisOptions",
       "RedisOptions",
     ]
   `)

@@ -1,6 +1,7 @@
-import { type Channel, connect, type GetMessage } from 'amqplib'
+import { type ConfirmChannel, connect, type GetMessage } from 'amqplib'
 import { RabbitmqServer } from '../../../faults/environment/rabbitmq-server.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
+import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
 import { test as base } from '../sluice.ts'
 
 /**
@@ -19,11 +20,15 @@ export const test = base
 export const MOST_BYTES = 100_000
 
 /** What is done on a channel beside the relay's. */
-export async function onChannel<T>({ url }: RabbitmqServer, work: (channel: Channel) => Promise<T>): Promise<T> {
+export async function onChannel<T>({ url }: RabbitmqServer, work: (channel: ConfirmChannel) => Promise<T>): Promise<T> {
   const connection = await connect(url)
   connection.on('error', () => undefined)
   try {
-    return await work(await connection.createChannel())
+    const channel = await connection.createConfirmChannel()
+    const result = await work(channel)
+    // The end of the connection would overtake what is on its way.
+    await channel.waitForConfirms()
+    return result
   } finally {
     await connection.close()
   }
@@ -45,4 +50,13 @@ export function takenFrom(broker: RabbitmqServer, queue: string): Promise<readon
 export function published({ properties, content }: GetMessage): PublishedMessage {
   const headers = Object.entries(properties.headers ?? {}).map(([name, value]) => [name, String(value)])
   return { id: String(properties.messageId), body: content.toString(), headers: Object.fromEntries(headers) }
+}
+
+/** Puts messages into a queue, in their order, which keeps them when the server is killed. */
+export function sendTo(broker: RabbitmqServer, queue: string, messages: readonly MessageToPublish[]): Promise<void> {
+  return onChannel(broker, async (channel) => {
+    await channel.assertQueue(queue)
+    for (const { id, body, headers } of messages)
+      channel.sendToQueue(queue, Buffer.from(body), { messageId: id, headers, persistent: true })
+  })
 }

@@ -2,6 +2,7 @@ import { Redis } from 'ioredis'
 import { onTestFinished, type TestContext } from 'vitest'
 import { RedisServer } from '../../../faults/environment/redis-server.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
+import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
 
 /** A Redis server, and a connection beside the relay's. It goes with the test. */
 export interface TestRedis {
@@ -27,4 +28,10 @@ export async function storedIn(client: Redis, stream: string): Promise<readonly 
 
 function publishedOf([, id = '', , body = '', , headers = '']: readonly string[]): PublishedMessage {
   return { id, body, headers: JSON.parse(headers) as Record<string, string> }
+}
+
+/** Adds entries to a stream as a relay does, in their order. */
+export async function addTo(client: Redis, stream: string, messages: readonly MessageToPublish[]): Promise<void> {
+  for (const { id, body, headers } of messages)
+    await client.xadd(stream, '*', 'id', id, 'body', body, 'headers', JSON.stringify(headers))
 }

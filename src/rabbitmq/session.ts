@@ -1,0 +1,45 @@
+import type { ChannelModel, SocketOptions } from 'amqplib'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { connectToAny } from './connect-to-any.ts'
+
+/** A connection, and what destroys it. */
+export interface Session {
+  readonly connection: ChannelModel
+  /** Its abort destroys the connection, whatever state it is in. */
+  readonly life: AbortController
+}
+
+/**
+ * Connects, and makes of the connection what it is for. It is destroyed if that fails, or the signal aborts meanwhile.
+ *
+ * @throws why there is no connection, or what `make` throws
+ */
+export async function openSession<T>(
+  servers: readonly string[],
+  options: SocketOptions | undefined,
+  signal: AbortSignal,
+  make: (session: Session) => Promise<T>,
+): Promise<T> {
+  const life = new AbortController()
+  const abort = () => life.abort()
+  signal.addEventListener('abort', abort)
+  if (signal.aborted) abort()
+  try {
+    return await make({ connection: await connectToAny(servers, options ?? {}, life.signal), life })
+  } catch (error) {
+    abort()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** Says goodbye, and destroys a connection that gets no answer. */
+export async function closeSession({ connection, life }: Session): Promise<void> {
+  const closed = connection.close().catch(() => undefined)
+  await untilAborted(closed, AbortSignal.timeout(GOODBYE_MS))
+  life.abort()
+}
+
+/** How long the server may take to say goodbye. */
+const GOODBYE_MS = 500

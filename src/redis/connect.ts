@@ -1,0 +1,89 @@
+import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
+import { expected, toError } from '../errors.ts'
+
+/** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */
+export type FixedOption =
+  | 'autoResendUnfulfilledCommands'
+  | 'enableAutoPipelining'
+  | 'enableOfflineQueue'
+  | 'enableReadyCheck'
+  | 'keyPrefix'
+  | 'lazyConnect'
+  | 'maxRetriesPerRequest'
+  | 'monitor'
+  | 'reconnectOnError'
+  | 'retryStrategy'
+
+/** A server, and how to connect to it. */
+export interface ServerPlan {
+  readonly url: string | undefined
+  readonly connection: ClientOptions
+}
+
+/** @throws SluiceError OPTION_INVALID */
+export function resolveServer(
+  what: string,
+  { url, connection }: { readonly url?: string | undefined; readonly connection?: ClientOptions | undefined },
+  remedy: string,
+): ServerPlan {
+  if (url === undefined ? connection === undefined : typeof url !== 'string' || !/^rediss?:\/\//.test(url))
+    throw expected('OPTION_INVALID', `${what}.url`, 'an address that begins with redis:// or rediss://', url, remedy)
+  return { url, connection: connection ?? {} }
+}
+
+/**
+ * Connects once, and makes of the client what it is for. The client ends if that fails, or the signal aborts meanwhile.
+ *
+ * @throws why there is no connection, or what `make` throws
+ */
+export async function openClient<T>(
+  plan: ServerPlan,
+  signal: AbortSignal,
+  make: (client: Redis) => Promise<T>,
+): Promise<T> {
+  const client = clientOf(plan)
+  // Without a listener the client writes its errors to the console. That of connect() only says that there is no connection.
+  let reason: unknown
+  client.on('error', (error: unknown) => {
+    reason ??= error
+  })
+  // Without this, a server that accepts a connection and says nothing would keep it.
+  const end = () => client.disconnect()
+  signal.addEventListener('abort', end)
+  try {
+    await client.connect()
+    return await make(client)
+  } catch (error) {
+    end()
+    throw reasonOf(reason ?? error)
+  } finally {
+    signal.removeEventListener('abort', end)
+  }
+}
+
+function clientOf({ url, connection }: ServerPlan): Redis {
+  const options = { connectionName: 'sluice', connectTimeout: CONNECT_MS, ...connection, ...FIXED }
+  return url === undefined ? new Redis(options) : new Redis(url, options)
+}
+
+/** What is under way fails at once when the connection ends; another one is opened with the next try. */
+const FIXED = {
+  autoResendUnfulfilledCommands: false,
+  enableAutoPipelining: false,
+  enableOfflineQueue: false,
+  enableReadyCheck: false,
+  keyPrefix: '',
+  lazyConnect: true,
+  maxRetriesPerRequest: 0,
+  monitor: false,
+  reconnectOnError: null,
+  retryStrategy: () => null,
+} as const satisfies Record<FixedOption, unknown>
+
+/** A name with several addresses, none of which answers, gives an error without a message. */
+function reasonOf(error: unknown): Error {
+  return error instanceof AggregateError && error.message === '' ? toError(error.errors[0]) : toError(error)
+}
+
+/** A server that is stopped accepts a connection and says nothing. */
+const CONNECT_MS = 2_000
