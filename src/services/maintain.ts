@@ -47,25 +47,22 @@ export interface MaintainOptions {
   readonly inSession: InSession
   /** A task failed; the next ones go on. */
   readonly onFailed: (task: PassedTask, error: unknown) => void
+  /** There is more to do than the pass had time for: the next one need not wait. */
+  readonly onLate?: () => void
   /** Ends the pass after the step that is under way. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** Makes one pass: every task, step by step, each step a short transaction. It ends after 30 s. */
+/**
+ * Makes one pass: a step of every task, and more steps of those that have more to do, in turn, for 30 s. Each step is a short
+ * transaction.
+ */
 export async function maintain(options: MaintainOptions): Promise<MaintenanceResult> {
   const endsAt = performance.now() + LONGEST_MS
   const counts = { ...NOTHING }
-  let finished = true
-  for (const task of TASKS) {
-    try {
-      if (!(await runTask(task, options, endsAt, (taken) => (counts[task] += taken)))) finished = false
-    } catch (error) {
-      finished = false
-      options.onFailed(task, error)
-    }
-  }
+  let finished = await runTasks(options, endsAt, counts)
   const failures: unknown[] = []
-  if (!(await keepStreams(options, endsAt, failures, (taken) => (counts.segments += taken)))) finished = false
+  if (!(await keepStreams(options, failures, (taken) => (counts.segments += taken)))) finished = false
   await note(options)
   const { dropped, left } = await leave(options)
   // Behind the other streams, and the drops: the first error may end the pass.
@@ -78,14 +75,13 @@ export async function maintain(options: MaintainOptions): Promise<MaintenanceRes
  */
 async function keepStreams(
   { inTransaction, signal }: MaintainOptions,
-  endsAt: number,
   failures: unknown[],
   add: (taken: number) => void,
 ): Promise<boolean> {
   const failed = (error: unknown): void => void failures.push(error)
   const streams = signal?.aborted === true ? [] : await inTransaction(readStreamNames).catch(failed)
   for (const stream of streams ?? []) {
-    if (signal?.aborted === true || performance.now() >= endsAt) return false
+    if (signal?.aborted === true) return false
     await inTransaction((execute) => keepSegments(execute, stream)).then(add, failed)
   }
   return failures.length === 0
@@ -113,21 +109,44 @@ async function leave({
   }
 }
 
-/** Returns whether it has come to its end. */
-async function runTask(
-  task: (typeof TASKS)[number],
-  { inTransaction, signal }: MaintainOptions,
-  endsAt: number,
-  add: (taken: number) => void,
-): Promise<boolean> {
-  while (signal?.aborted !== true && performance.now() < endsAt) {
-    const taken = await inTransaction((execute) => runStep(execute, task))
-    if (taken === undefined) return false
-    add(taken)
-    if (!isUnfinished(task, taken)) return true
-  }
-  return false
+/** Returns whether all have come to their end. */
+async function runTasks(options: MaintainOptions, endsAt: number, counts: Counts): Promise<boolean> {
+  const { signal, onLate } = options
+  let finished = true
+  let open: readonly SteppedTask[] = TASKS
+  do {
+    const unfinished: SteppedTask[] = []
+    for (const task of open) {
+      if (signal?.aborted === true) return false
+      const after = await takeStep(task, options, counts)
+      if (after === 'unfinished') unfinished.push(task)
+      else if (after === 'given up') finished = false
+    }
+    open = unfinished
+  } while (open.length > 0 && performance.now() < endsAt)
+  if (open.length > 0) onLate?.()
+  return finished && open.length === 0
 }
+
+/** Given up: it failed, or another process is at a step. */
+async function takeStep(
+  task: SteppedTask,
+  { inTransaction, onFailed }: MaintainOptions,
+  counts: Counts,
+): Promise<'finished' | 'unfinished' | 'given up'> {
+  try {
+    const taken = await inTransaction((execute) => runStep(execute, task))
+    if (taken === undefined) return 'given up'
+    counts[task] += taken
+    return isUnfinished(task, taken) ? 'unfinished' : 'finished'
+  } catch (error) {
+    onFailed(task, error)
+    return 'given up'
+  }
+}
+
+type SteppedTask = (typeof TASKS)[number]
+type Counts = Record<MaintenanceTask, number>
 
 const NOTHING: Readonly<Record<MaintenanceTask, number>> = {
   expired: 0,

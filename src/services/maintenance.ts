@@ -23,6 +23,8 @@ export class Maintenance implements Service<MaintenanceResult> {
   readonly #interval: Interval
   #stopping = new AbortController()
   #passing: Promise<MaintenanceResult> | undefined
+  /** The last pass was too short for what there is. */
+  #isLate = false
 
   constructor(options: MaintenanceOptions) {
     this.#options = options
@@ -49,19 +51,32 @@ export class Maintenance implements Service<MaintenanceResult> {
     return this.#passing
   }
 
-  /** A little less than the interval, so that the same process may make the next pass as well. */
+  /**
+   * A little less than the interval, so that the same process may make the next pass as well. It makes another at once while a pass
+   * ends only for want of time.
+   */
   async #passInTurn(): Promise<void> {
     const { control, by, intervalMs } = this.#options
-    if (await beginPass(control.execute, by(), intervalMs * 0.9)) await this.runOnce()
+    if (!(await beginPass(control.execute, by(), intervalMs * 0.9))) return
+    await this.runOnce()
+    while (this.#isLate && !this.#stopping.signal.aborted) {
+      // The others see that the pass is taken.
+      await beginPass(control.execute, by(), null)
+      await this.runOnce()
+    }
   }
 
   async #pass(): Promise<MaintenanceResult> {
     const { inTransaction, inSession, report } = this.#options
     const startedAt = performance.now()
+    this.#isLate = false
     const result = await maintain({
       inTransaction,
       inSession,
       signal: this.#stopping.signal,
+      onLate: () => {
+        this.#isLate = true
+      },
       onFailed: (task, error) => report({ kind: 'maintenance.failed', task, error: toError(error) }),
     })
     report({ kind: 'maintenance.done', ...result, durationMs: performance.now() - startedAt })
