@@ -36,7 +36,8 @@ export interface DestinationConnection {
   check(message: OutgoingMessage): string | undefined
   /**
    * Publishes the messages in their order, without waiting in between, and returns one {@link Verdict} for each, in the
-   * same order. It never rejects. When the signal aborts it returns at once: what has no answer yet is `unavailable`.
+   * same order. When the signal aborts it returns at once: what has no answer yet is `unavailable`. If it rejects, all
+   * messages of the call are `unavailable`.
    */
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]>
   /** Closes the connection, also one that is broken, and waits for no answer. */

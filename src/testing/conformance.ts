@@ -42,8 +42,11 @@ export const conformance: readonly ConformanceCase[] = [
   },
   { name: 'a message that was stored before is confirmed again', run: confirmsAgain },
   { name: 'when the signal aborts, it returns a verdict for each message', run: returnsAtOnce },
+  { name: 'when the signal aborts during a call, it returns a verdict for each message', run: returnsWhenAborted },
+  { name: 'two calls side by side have their own verdicts', run: judgesSideBySide },
+  { name: 'a call during which the connection is closed has a verdict for each message', run: endsWithConnection },
   { name: 'out of reach, it says so of each message, and a connection cannot be had', run: tellsUnavailable },
-  { name: 'a connection may be closed twice', run: closesTwice },
+  { name: 'a connection may be closed twice, and stores nothing more', run: closesTwice },
 ]
 
 async function storesAll(subject: ConformanceSubject): Promise<void> {
@@ -121,6 +124,56 @@ async function returnsAtOnce({ to }: ConformanceSubject): Promise<void> {
   }
 }
 
+async function returnsWhenAborted(subject: ConformanceSubject): Promise<void> {
+  const leaving = new AbortController()
+  await interrupted(subject, leaving.signal, async () => leaving.abort())
+}
+
+async function endsWithConnection(subject: ConformanceSubject): Promise<void> {
+  await interrupted(subject, AbortSignal.timeout(LONG_MS), (connection) => connection.close())
+}
+
+/** What has been confirmed by then is stored, and of the rest nothing is known. */
+async function interrupted(
+  subject: ConformanceSubject,
+  signal: AbortSignal,
+  interrupt: (connection: DestinationConnection) => Promise<void>,
+): Promise<void> {
+  const connection = await subject.to.open(NEVER)
+  const messages = Array.from({ length: 20 }, (_, n) => outgoing(n))
+  try {
+    const publishing = connection.publish(messages, signal)
+    const [verdicts] = await Promise.all([publishing, interrupt(connection)])
+    assert.equal(verdicts.length, messages.length)
+    for (const { kind } of verdicts) assert.ok(kind === 'unavailable' || kind === 'confirmed', kind)
+    const stored = new Set((await subject.stored()).map(({ id }) => id))
+    for (const [at, { id }] of messages.entries()) assert.ok(verdicts[at]?.kind !== 'confirmed' || stored.has(id), id)
+  } finally {
+    await connection.close()
+  }
+}
+
+async function judgesSideBySide(subject: ConformanceSubject): Promise<void> {
+  const connection = await subject.to.open(NEVER)
+  const publishing = (messages: readonly OutgoingMessage[]) => connection.publish(messages, AbortSignal.timeout(60_000))
+  const good = Array.from({ length: 50 }, (_, n) => outgoing(n))
+  const mixed = [outgoing(100), subject.spoil(outgoing(101)), outgoing(102)]
+  try {
+    const [ofGood, ofMixed] = await Promise.all([publishing(good), publishing(mixed)])
+    assert.deepEqual(
+      kindsOf(ofGood),
+      good.map(() => 'confirmed'),
+    )
+    const [first, second, third] = kindsOf(ofMixed)
+    assert.deepEqual([first, third], ['confirmed', 'confirmed'])
+    assert.ok(second === 'refused' || second === 'failed', `expected refused or failed, received ${second}`)
+  } finally {
+    await connection.close()
+  }
+  const stored = new Set((await subject.stored()).map(({ id }) => id))
+  assert.deepEqual(stored, new Set([...good, outgoing(100), outgoing(102)].map(({ id }) => id)))
+}
+
 async function tellsUnavailable(subject: ConformanceSubject): Promise<void> {
   const connection = await subject.to.open(NEVER)
   const restore = await subject.cutOff()
@@ -135,12 +188,14 @@ async function tellsUnavailable(subject: ConformanceSubject): Promise<void> {
   assert.deepEqual(await publish(subject, [outgoing(3)]), ['confirmed'])
 }
 
-async function closesTwice({ to }: ConformanceSubject): Promise<void> {
+async function closesTwice(subject: ConformanceSubject): Promise<void> {
+  const { to } = subject
   const connection = await to.open(NEVER)
   await connection.close()
   await connection.close()
   const verdicts = await connection.publish([outgoing(1)], AbortSignal.timeout(LONG_MS))
   assert.deepEqual(kindsOf(verdicts), ['unavailable'])
+  assert.deepEqual(await subject.stored(), [])
 }
 
 /** What became of messages, on a connection of their own. */

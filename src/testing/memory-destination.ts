@@ -53,10 +53,9 @@ class MemoryConnection implements DestinationConnection {
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     const over = AbortSignal.any([signal, this.#closed.signal])
+    if (over.aborted) return messages.map(() => NO_ANSWER)
     const ended = new Promise<Verdict>((resolve) => {
-      const end = () => resolve({ kind: 'unavailable', error: 'no answer in time' })
-      if (over.aborted) end()
-      else over.addEventListener('abort', end, { once: true })
+      over.addEventListener('abort', () => resolve(NO_ANSWER), { once: true })
     })
     const last = new Map<LaneKey, Promise<Verdict>>()
     return Promise.all(
@@ -91,5 +90,6 @@ class MemoryConnection implements DestinationConnection {
 }
 
 const CONFIRMED: Verdict = { kind: 'confirmed' }
+const NO_ANSWER: Verdict = { kind: 'unavailable', error: 'no answer in time' }
 const OUT_OF_REACH = 'out of reach'
 const BEHIND: Verdict = { kind: 'unavailable', error: 'the message before it of its key was not stored' }
