@@ -38,15 +38,19 @@ export type InOwnTransaction = <T>(
 
 /**
  * The same for one statement: BEGIN, the statement and COMMIT leave in one packet, and the server is waited for once. If the
- * statement fails, so does the transaction, with the statement's error.
+ * statement fails, so does the transaction, with the statement's error. If the connection breaks, it is not known whether it took effect.
  *
  * @param send sends the statement at once
  * @throws SluiceError UNREACHABLE, COMMIT_FAILED
  */
-export function inOnePacket<T>(pool: pg.Pool, send: (execute: Execute) => Promise<T>): Promise<T> {
-  return onConnection(pool, ANSWER_MS, async (connection, execute) => {
+export function inOnePacket<T>(
+  pool: pg.Pool,
+  send: (execute: Execute) => Promise<T>,
+  answerMs = ANSWER_MS,
+): Promise<T> {
+  return onConnection(pool, answerMs, async (connection, execute) => {
     const [answer, committed] = connection.together(() => {
-      connection.begin(undefined, ANSWER_MS / 2)
+      connection.begin(undefined, Math.ceil(answerMs / 2))
       return [send(execute), connection.commit()]
     })
     // The statement's error first: it is why COMMIT did not commit.
