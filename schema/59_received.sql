@@ -37,44 +37,53 @@ COMMENT ON FUNCTION sluice.received IS
   'Writes a receipt of a message from outside of the database, and returns whether it is the first: true for a new '
   'message, false for a copy. Call it in the transaction in which the message takes effect.';
 
--- The same for the messages of a batch: [[source, id], ...]. Returns the places in it, from 0, of those that are new: of
--- several copies the first. All batches write their receipts in one order, so that two of them do not wait for each other in
--- a circle.
-CREATE FUNCTION sluice_private.receive(queue text, given jsonb, retention_ms double precision) RETURNS SETOF integer
+-- The same for the messages of a batch, whose sources and ids are in arrays of JSON. Returns the places in it, from 0, of those
+-- that are new: of several copies the first. All batches write their receipts in one order, so that two of them do not wait for
+-- each other in a circle.
+--
+-- Most batches have no copy in them: a plain INSERT takes them. ON CONFLICT looks each key up before it is written, and
+-- writes a second record of it to the log.
+CREATE FUNCTION sluice_private.receive(queue text, sources jsonb, message_ids jsonb, retention_ms double precision)
+RETURNS SETOF integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
-  sources text[];
-  message_ids text[];
-  places integer[];
-  fresh integer[];
-  known integer;
+  until timestamptz := clock_timestamp() + retention_ms * interval '1 millisecond';
+  given integer := jsonb_array_length(message_ids);
+  taken integer;
 BEGIN
-  SELECT array_agg(g.source), array_agg(g.message_id), array_agg(g.place) INTO sources, message_ids, places
-  FROM (
-    SELECT k.key ->> 0 AS source, k.key ->> 1 AS message_id, min(k.ordinal)::integer - 1 AS place
-    FROM jsonb_array_elements(given) WITH ORDINALITY AS k (key, ordinal)
-    GROUP BY 1, 2
-  ) g;
-  WITH added AS (
+  BEGIN
     INSERT INTO sluice.receipt (queue, source, message_id, until)
-    SELECT queue, g.source, g.message_id, clock_timestamp() + retention_ms * interval '1 millisecond'
-    FROM unnest(sources, message_ids) AS g (source, message_id)
-    ORDER BY g.source COLLATE "C", g.message_id COLLATE "C"
+    SELECT queue, k.source, k.id, until
+    FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
+    ORDER BY k.source COLLATE "C", k.id COLLATE "C";
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    PERFORM sluice_private.require_kept('receipt', queue, given, taken);
+    RETURN QUERY SELECT generate_series(0, given - 1);
+    RETURN;
+  EXCEPTION WHEN unique_violation THEN
+    -- A copy is among them. Nothing has been written.
+  END;
+  RETURN QUERY
+  WITH k AS MATERIALIZED (
+    SELECT k.source, k.id, k.ordinal::integer - 1 AS place
+    FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids))
+      WITH ORDINALITY AS k (source, id, ordinal)
+  ), added AS (
+    INSERT INTO sluice.receipt (queue, source, message_id, until)
+    SELECT queue, k.source, k.id, until FROM k
+    ORDER BY k.source COLLATE "C", k.id COLLATE "C"
     ON CONFLICT DO NOTHING
     RETURNING receipt.source, receipt.message_id
   )
-  SELECT array_agg(g.place) INTO fresh
-  FROM unnest(sources, message_ids, places) AS g (source, message_id, place)
-  JOIN added a ON a.source = g.source AND a.message_id = g.message_id;
-  IF coalesce(cardinality(fresh), 0) < cardinality(places) THEN
-    -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost.
-    SELECT count(*) INTO known FROM unnest(sources, message_ids) AS g (source, message_id)
-    JOIN sluice.receipt r ON r.queue = queue AND r.source = g.source AND r.message_id = g.message_id;
-    PERFORM sluice_private.require_kept('receipt', queue, cardinality(places), known);
-  END IF;
-  RETURN QUERY SELECT f.place FROM unnest(fresh) AS f (place) ORDER BY f.place;
+  SELECT min(k.place) FROM k JOIN added a ON a.source = k.source AND a.message_id = k.id
+  GROUP BY a.source, a.message_id ORDER BY 1;
+  -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost.
+  SELECT count(*) INTO taken
+  FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
+  JOIN sluice.receipt r ON r.queue = queue AND r.source = k.source AND r.message_id = k.id;
+  PERFORM sluice_private.require_kept('receipt', queue, given, taken);
 END
 $$;
 

@@ -14,6 +14,8 @@ export const ownTransaction: OwnTransaction = Symbol.for('sluice.ownTransaction'
 
 export interface TransactionHost {
   readonly inOwnTransaction: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
+  /** The same for work that is one statement, with one wait for the server. */
+  readonly inOnePacket: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
 }
 
 /**
@@ -30,6 +32,22 @@ export async function within<T>(
     if (tx === ownTransaction) return await host.inOwnTransaction(work)
     const found = executorOf(tx)
     return await work(found instanceof Promise ? await found : found)
+  } catch (error) {
+    throw explained(error)
+  }
+}
+
+/**
+ * Does work that is one statement in a transaction of its own, and waits for the server once.
+ *
+ * @throws SluiceError as {@link within}
+ */
+export async function atOnce<T>(
+  { inOnePacket }: Pick<TransactionHost, 'inOnePacket'>,
+  send: (execute: Execute) => Promise<T>,
+): Promise<T> {
+  try {
+    return await inOnePacket(send)
   } catch (error) {
     throw explained(error)
   }

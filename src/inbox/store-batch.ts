@@ -1,9 +1,10 @@
-import { checkAlphabet } from '../enqueue/alphabet-check.ts'
+import { checkAlphabet, mayHoldForeign } from '../enqueue/alphabet-check.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
 import { chunksOf, namesAt } from '../enqueue/read-list.ts'
-import { ownTransaction, within } from '../enqueue/within.ts'
+import { atOnce, ownTransaction, within } from '../enqueue/within.ts'
 import { insertMessages } from '../table/enqueue/insert.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
+import { enqueueReceived, type ReceivedRow } from '../table/receipt/enqueue-received.ts'
 import { buryReceived, type ReceiptKey, writeReceipts } from '../table/receipt/receive.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Incoming } from './incoming.ts'
@@ -19,7 +20,8 @@ export interface Stored {
 /**
  * Stores the messages of a batch in one transaction: a receipt of each, and those that had none in their order.
  *
- * @throws SluiceError as `enqueueMany`, and the server's errors: then nothing is stored, unless it is COMMIT_FAILED
+ * @throws SluiceError as `enqueueMany`, and the server's errors: then nothing is stored. After COMMIT_FAILED and UNREACHABLE it may be:
+ * to store the batch again enqueues none of it twice.
  */
 export async function storeBatch(
   context: EnqueueContext,
@@ -28,14 +30,28 @@ export async function storeBatch(
 ): Promise<Stored> {
   let letters: Stored['letters'] = []
   const rows = batch.flatMap(({ content }) => (content.kind === 'row' ? [content.row] : []))
-  const enqueued = await context.sends.run('enqueue', plan.queue, rows, (marked) =>
-    within(context, ownTransaction, async (execute) => {
+  const enqueued = await context.sends.run('enqueue', plan.queue, rows, async (marked) => {
+    const received = receivedRows(context, batch, marked)
+    if (received !== undefined)
+      return atOnce(context, (execute) => enqueueReceived(execute, plan.queue, received, plan.retentionMs))
+    return within(context, ownTransaction, async (execute) => {
       const fresh = await freshOf(execute, plan, batch)
       letters = await buryAll(execute, plan.queue, fresh)
       return insertAll(context, execute, plan.queue, rowsOf(batch, marked, fresh))
-    }),
-  )
+    })
+  })
   return { enqueued: enqueued.length, letters, duplicates: batch.length - enqueued.length - letters.length }
+}
+
+/** The batch for one statement, which takes neither dead letters nor messages without an id; undefined: it has some, or is too large. */
+function receivedRows(
+  { alphabet }: EnqueueContext,
+  batch: readonly Incoming[],
+  rows: readonly InsertRow[],
+): readonly ReceivedRow[] | undefined {
+  if (rows.length < batch.length || rows.some((row) => mayHoldForeign(alphabet, row))) return undefined
+  const received = batch.flatMap(({ key }, at) => (key === undefined ? [] : { key, row: rows[at]! }))
+  return received.length === batch.length && [...chunksOf(rows)].length === 1 ? received : undefined
 }
 
 /** Those without a receipt until now. A message without an id has none, and is always new. */

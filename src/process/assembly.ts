@@ -36,7 +36,7 @@ export class Assembly {
     const sends = new Sends(meters, instruments)
     this.shared = { config, alphabet: new Alphabet(), meters, instruments, sends, report }
     this.parts = new OnDemand(this.shared)
-    this.enqueues = new Enqueues(producerContext(this.shared, this.parts.inOwnTransaction), this.calls)
+    this.enqueues = new Enqueues(producerContext(this.shared, this.parts), this.calls)
     this.consumers = new Consumers(this.parts, report, events)
     this.claims = new ClaimCalls(this.shared, this.parts, this.calls)
   }

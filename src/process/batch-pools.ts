@@ -4,7 +4,7 @@ import type { Sockets } from '../connection/sockets.ts'
 import { Address } from '../session/address.ts'
 import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
-import { inOwnTransaction } from '../transaction/own-transaction.ts'
+import { inOnePacket, inOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Shared } from './shared.ts'
 
 /**
@@ -26,6 +26,11 @@ export class BatchPools {
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
   inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number, lockMs?: number): Promise<T> {
     return inOwnTransaction(this.pool, work, answerMs, lockMs)
+  }
+
+  /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
+  inOnePacket<T>(send: (execute: Execute) => Promise<T>): Promise<T> {
+    return inOnePacket(this.pool, send)
   }
 }
 

@@ -9,13 +9,12 @@ import {
 } from '../enqueue/enqueue.ts'
 import { type ReceivedOptions, received } from '../enqueue/received.ts'
 import { sendToEndpoints, type WebhookEvent } from '../enqueue/send-webhook.ts'
-import { ownTransaction } from '../enqueue/within.ts'
+import { ownTransaction, type TransactionHost } from '../enqueue/within.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { SentWebhook } from '../table/endpoint/send-webhook.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
 import type { ReceiptKey } from '../table/receipt/receive.ts'
-import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'
 import type { Shared } from './shared.ts'
 
@@ -72,10 +71,10 @@ export type ProducerContext = EnqueueContext & AppendContext
 
 export function producerContext(
   { config, alphabet, sends }: Shared,
-  inOwnTransaction: InOwnTransaction,
+  { inOwnTransaction, inOnePacket }: TransactionHost,
 ): ProducerContext {
   const { definitions, streams, payloadLimitBytes, retryPolicies } = config
-  return { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, sends, inOwnTransaction }
+  return { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, sends, inOwnTransaction, inOnePacket }
 }
 
 /** Enqueues in the transaction of a handler. A stop waits for the handler. */

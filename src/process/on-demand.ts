@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { Sockets } from '../connection/sockets.ts'
 import type { ClaimLines } from '../pull/claim-lines.ts'
 import type { Execute } from '../table/statement.ts'
-import type { InOwnTransaction } from '../transaction/own-transaction.ts'
+import type { InOnePacket, InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
 import type { CurrentWorker } from './current-worker.ts'
 import { NO_PULSE, type Pulse } from './health.ts'
@@ -55,6 +55,12 @@ export class OnDemand {
   readonly inOwnTransaction: InOwnTransaction = async (work, answerMs, lockMs) => {
     const pools = await this.pools()
     return pools.inOwnTransaction(work, answerMs, lockMs)
+  }
+
+  /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
+  readonly inOnePacket: InOnePacket = async (send) => {
+    const pools = await this.pools()
+    return pools.inOnePacket(send)
   }
 
   /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */

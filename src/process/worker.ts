@@ -73,7 +73,9 @@ export class Worker {
       crashLimit: config.crashLimit,
       report,
       instruments: shared.instruments,
-      enqueue: enqueueInHandler(producerContext(shared, inTransaction)),
+      enqueue: enqueueInHandler(
+        producerContext(shared, { inOwnTransaction: inTransaction, inOnePacket: (send) => pools.inOnePacket(send) }),
+      ),
       definitionOf: (plan) => definitionOf(config, plan),
       cancellations: this.#cancellations,
       serverVersion: () => this.#serverVersion,

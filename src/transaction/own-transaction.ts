@@ -4,6 +4,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
+import { allAnswered } from './all-answered.ts'
 import { BatchConnection } from './batch-connection.ts'
 
 /**
@@ -14,11 +15,57 @@ import { BatchConnection } from './batch-connection.ts'
  * @param lockMs how long a statement may wait for a lock. Default: half of `answerMs`.
  * @throws SluiceError UNREACHABLE, COMMIT_FAILED
  */
-export async function inOwnTransaction<T>(
+export function inOwnTransaction<T>(
   pool: pg.Pool,
   work: (execute: Execute) => Promise<T>,
   answerMs = ANSWER_MS,
   lockMs = Math.ceil(answerMs / 2),
+): Promise<T> {
+  return onConnection(pool, answerMs, async (connection, execute) => {
+    connection.begin(undefined, lockMs)
+    const result = await work(execute)
+    await connection.commit()
+    return result
+  })
+}
+
+/** {@link inOwnTransaction}, where the pool is known. */
+export type InOwnTransaction = <T>(
+  work: (execute: Execute) => Promise<T>,
+  answerMs?: number,
+  lockMs?: number,
+) => Promise<T>
+
+/**
+ * The same for one statement: BEGIN, the statement and COMMIT leave in one packet, and the server is waited for once. If the
+ * statement fails, so does the transaction, with the statement's error. If the connection breaks, it is not known whether it took effect.
+ *
+ * @param send sends the statement at once
+ * @throws SluiceError UNREACHABLE, COMMIT_FAILED
+ */
+export function inOnePacket<T>(
+  pool: pg.Pool,
+  send: (execute: Execute) => Promise<T>,
+  answerMs = ANSWER_MS,
+): Promise<T> {
+  return onConnection(pool, answerMs, async (connection, execute) => {
+    const [answer, committed] = connection.together(() => {
+      connection.begin(undefined, Math.ceil(answerMs / 2))
+      return [send(execute), connection.commit()]
+    })
+    // The statement's error first: it is why COMMIT did not commit.
+    await allAnswered([answer, committed])
+    return answer
+  })
+}
+
+/** {@link inOnePacket}, where the pool is known. */
+export type InOnePacket = <T>(send: (execute: Execute) => Promise<T>) => Promise<T>
+
+async function onConnection<T>(
+  pool: pg.Pool,
+  answerMs: number,
+  use: (connection: BatchConnection, execute: Execute) => Promise<T>,
 ): Promise<T> {
   const connection = await BatchConnection.acquire(pool)
   const limit = startTimer(() => connection.break(`No answer within ${answerMs} ms`), answerMs)
@@ -28,10 +75,7 @@ export async function inOwnTransaction<T>(
     return rows
   }
   try {
-    connection.begin(undefined, lockMs)
-    const result = await work(execute)
-    await connection.commit()
-    return result
+    return await use(connection, execute)
   } catch (error) {
     if (hasSqlState(error, READ_ONLY)) throw unreachable(error, 'The database takes no writes')
     throw connection.lost === undefined || error instanceof SluiceError ? error : unreachable(error)
@@ -40,13 +84,6 @@ export async function inOwnTransaction<T>(
     connection.release()
   }
 }
-
-/** {@link inOwnTransaction}, where the pool is known. */
-export type InOwnTransaction = <T>(
-  work: (execute: Execute) => Promise<T>,
-  answerMs?: number,
-  lockMs?: number,
-) => Promise<T>
 
 /** The server is a standby, or `default_transaction_read_only` is on. */
 const READ_ONLY = '25006'

@@ -151,6 +151,20 @@ describe('copies', () => {
     expect(await payloadsOf(database, queue)).toEqual([1, 2, 6])
   })
 
+  test('new messages among copies are enqueued in the order in which they came', async ({
+    database,
+    sluice,
+    queue,
+    from,
+  }) => {
+    const inbox = sluice.inbox(queue, { from })
+    from.deliver(...numbered(1, 4), ...numbered(1, 1))
+    await inbox.runOnce(ONCE)
+    from.deliver(...numbered(6), ...numbered(3))
+    expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 4, duplicates: 5, dead: 0 })
+    expect(await payloadsOf(database, queue)).toEqual([4, 1, 0, 2, 3, 5])
+  })
+
   test('two processes that get the same messages at once enqueue each of them once', async ({ database, queue }) => {
     const messages = range(300).map((n) => ({ id: `m-${n}`, payload: n }))
     const processes = [messages, messages.toReversed()].map((given) => {
@@ -228,6 +242,32 @@ describe('acks', () => {
       { queue, receiver: 'memory', side: 'receiver', error: 'the process is gone' },
       { side: 'receiver' },
     ])
+  })
+
+  test('a batch of which the table does not take a message is neither enqueued nor acked', async ({
+    database,
+    sluice,
+    queue,
+    log,
+    from,
+  }) => {
+    from.deliver(...numbered(3))
+    await database.sql(`
+      CREATE FUNCTION public.swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE INSERT ON sluice.message FOR EACH ROW WHEN (NEW.payload = '1')
+        EXECUTE FUNCTION public.swallow()`)
+    const inbox = sluice.inbox(queue, { from })
+    try {
+      expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 0, duplicates: 0, dead: 0 })
+    } finally {
+      await database.sql('DROP FUNCTION public.swallow CASCADE')
+    }
+    expect(log.of('inbox.unavailable')).toMatchObject([
+      { side: 'database', error: expect.stringContaining('sluice.message: expected to take 3 row(s)') },
+    ])
+    expect(from.acked).toEqual([])
+    expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 3, duplicates: 0, dead: 0 })
+    expect(await payloadsOf(database, queue)).toEqual([0, 1, 2])
   })
 
   test('an inbox that is stopped before the COMMIT leaves the messages to the broker', async ({

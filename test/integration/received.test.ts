@@ -151,7 +151,7 @@ describe('received', () => {
     try {
       const lost = inTransaction(database, (tx) => sluice.received(tx, queue, 'stripe', 'evt_1'))
       await expect(lost).rejects.toThrow('sluice.receipt: expected to take 1 row')
-      const batch = database.sql(`SELECT sluice_private.receive($1, '[["s", "a"], ["s", "b"]]', 1000)`, [queue])
+      const batch = database.sql(`SELECT sluice_private.receive($1, '["s", "s"]', '["a", "b"]', 1000)`, [queue])
       await expect(batch).rejects.toThrow('sluice.receipt: expected to take 2 row(s)')
     } finally {
       await database.sql('DROP FUNCTION public.swallow CASCADE')

@@ -5,7 +5,7 @@ import { migrate } from '../../src/migrate/migrate.ts'
 import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { SCHEMA_VERSION } from '../../src/table/schema.ts'
-import { inOwnTransaction } from '../../src/transaction/own-transaction.ts'
+import { inOnePacket, inOwnTransaction } from '../../src/transaction/own-transaction.ts'
 import { unlockedPayloads } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { openPool } from '../support/servers/pool.ts'
@@ -81,6 +81,14 @@ describe('an enqueue in ownTransaction', () => {
     const { proxy, pool } = await startPool(database)
     const work = inOwnTransaction(pool, async () => proxy.blackHole(), ANSWER_MS)
     await expect(work).rejects.toMatchObject({ code: 'COMMIT_FAILED' })
+  })
+
+  test('that is one statement fails with UNREACHABLE when it is not answered', async ({ database }) => {
+    const { proxy, pool } = await startPool(database)
+    silenceAfterLogin(proxy, APPLICATION)
+    const work = inOnePacket(pool, (execute) => execute({ name: 'x', text: 'SELECT 1' }, []), ANSWER_MS)
+    await expect(work).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    expect(pool.totalCount).toBe(0)
   })
 
   test('that waits for a lock ends on the server, and leaves no session', async ({ database }) => {

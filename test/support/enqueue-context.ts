@@ -11,6 +11,7 @@ export function enqueueContext(overrides: Partial<EnqueueContext> = {}): Enqueue
     sends: new Sends({ sent: () => undefined }, { current: undefined }),
     payloadLimitBytes: 1024 * 1024,
     inOwnTransaction: () => Promise.reject(new Error('no transaction of its own was asked for')),
+    inOnePacket: () => Promise.reject(new Error('no transaction of its own was asked for')),
     ...overrides,
   }
 }

@@ -52,8 +52,13 @@ export function notTaken(queue: string, given: number, taken: number): SluiceErr
 }
 
 function insertMany(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<readonly Row[]> {
+  return execute(INSERT, insertParams(queue, rows))
+}
+
+/** The parameters of {@link insertSql}. */
+export function insertParams(queue: string, rows: readonly InsertRow[]): readonly [string, string, string] {
   const payloads = rows.map(({ payload }) => payload).join(',')
-  return execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
+  return [queue, `[${payloads}]`, optionsOf(rows)]
 }
 
 /** The columns besides the payload; none in the common case, which halves what the server has to parse. */
@@ -83,9 +88,13 @@ function storedOf({ rowName, option }: Option): string {
 
 type Option = (typeof OPTIONS)[number]
 
-const INSERT = statement(
-  'insert',
-  `
+/**
+ * Inserts the rows of `$1`, `$2` and `$3`, and returns their ids.
+ *
+ * @param joined joins the rows `r`, of which `ordinal` counts from 1, with what chooses among them
+ */
+export function insertSql(joined: string): string {
+  return `
 INSERT INTO sluice.message (queue, payload, due_at, expires_at, ${STORED.map(columnOf).join(', ')})
 SELECT $1::pg_catalog.text, r.payload, r.first_due_at,
        r.first_due_at + coalesce(r."ttlMs", r.queue_ttl_ms) * interval '1 millisecond',
@@ -99,10 +108,12 @@ FROM ROWS FROM (
   )
 ) WITH ORDINALITY AS r (payload, ${OPTIONS.map(({ rowName }) => `"${rowName}"`).join(', ')}, ordinal)
 CROSS JOIN sluice_private.queue_defaults($1::pg_catalog.text) AS q
-WHERE pg_catalog.pg_current_xact_id() IS NOT NULL 
+${joined}
+WHERE pg_catalog.pg_current_xact_id() IS NOT NULL
   AND (q.payload_limit_bytes IS NULL OR sluice_private.check_payload_bytes(r.payload, q.payload_limit_bytes) IS NOT NULL)
 ORDER BY r.ordinal
 ) r
-RETURNING id::pg_catalog.text AS id`,
-  ['id'],
-)
+RETURNING id::pg_catalog.text AS id`
+}
+
+const INSERT = statement('insert', insertSql(''), ['id'])

@@ -26,9 +26,13 @@ export async function writeReceipts(
   keys: readonly ReceiptKey[],
   retentionMs: number,
 ): Promise<readonly number[]> {
-  const given = JSON.stringify(keys.map(({ source, id }) => [source, id]))
-  const rows = await execute(RECEIVE, [queue, given, retentionMs])
+  const rows = await execute(RECEIVE, [queue, ...keyParams(keys), retentionMs])
   return rows.map((row) => numberOf(row, 'place'))
+}
+
+/** The sources and the ids, each as JSON. */
+export function keyParams(keys: readonly ReceiptKey[]): readonly [string, string] {
+  return [JSON.stringify(keys.map(({ source }) => source)), JSON.stringify(keys.map(({ id }) => id))]
 }
 
 /** Makes dead letters, and returns their ids in the same order. */
@@ -47,7 +51,9 @@ export async function buryReceived(
 
 const RECEIVE = statement(
   'receive',
-  'SELECT r AS place FROM sluice_private.receive($1::text, $2::text::jsonb, $3::double precision) AS r',
+  `
+SELECT r AS place
+FROM sluice_private.receive($1::text, $2::text::jsonb, $3::text::jsonb, $4::double precision) AS r`,
 )
 
 const BURY = statement(
