@@ -44,16 +44,15 @@ export async function runRelayDemo({ orders, json }: RelayDemoOptions): Promise<
   const killRelay = await startRelay()
   const startedAt = performance.now()
   const faults: Promise<unknown>[] = []
+  const inject = (what: string, kill: () => Promise<() => Promise<unknown>>) => {
+    const fault = during(log, what, kill)
+    faults.push(fault)
+    // It is awaited when all orders are taken. Until then its error would end the process, and leave the servers running.
+    fault.catch(() => undefined)
+  }
   const taken = takeOrders(shop.site, orders, (placed) => {
-    if (placed === Math.ceil(orders / 3)) faults.push(during(log, 'a server of the cluster', stream.killLeader()))
-    if (placed === Math.ceil(orders / 2))
-      faults.push(
-        during(
-          log,
-          'a relay',
-          killRelay().then(() => startRelay),
-        ),
-      )
+    if (placed === Math.ceil(orders / 3)) inject('a server of the cluster', () => stream.killLeader())
+    if (placed === Math.ceil(orders / 2)) inject('a relay', () => killRelay().then(() => startRelay))
   })
   await Promise.all([taken, showUntilAll(shop.site, warehouse.site, orders, log)])
   await Promise.all(faults)
@@ -81,8 +80,12 @@ async function openOwn(serverUrl: string, stack: AsyncDisposableStack): Promise<
 }
 
 /** Says what was killed, and starts it again after a while. */
-async function during(log: NodeJS.WriteStream, what: string, killing: Promise<() => Promise<unknown>>): Promise<void> {
-  const startAgain = await killing
+async function during(
+  log: NodeJS.WriteStream,
+  what: string,
+  kill: () => Promise<() => Promise<unknown>>,
+): Promise<void> {
+  const startAgain = await kill()
   log.write(`Killed ${what}.\n`)
   await sleep(DOWN_MS)
   await startAgain()

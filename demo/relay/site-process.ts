@@ -19,9 +19,10 @@ if (process.argv[2] === 'relay') {
   site.sluice.pipeline('orders').handle(pack).start()
 }
 process.send?.('up')
-await once(process, 'message')
+// Without the demo there is nobody to stop it.
+await Promise.race([once(process, 'message'), once(process, 'disconnect')])
 await site.close()
-process.disconnect()
+if (process.connected) process.disconnect()
 
 async function pack({ payload }: Message, { tx }: { readonly tx: HandlerTransaction }): Promise<void> {
   const { orderId, customer } = payload as OrderPlaced
