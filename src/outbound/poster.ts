@@ -69,6 +69,8 @@ export class Poster {
     const options = { method: 'POST', headers, agent, lookup: this.#wall.lookup, signal }
     const request = (isPlain ? http : https).request(url, options, answered.resolve)
     request.on('error', answered.reject)
+    // Without an error: by `101 Switching Protocols`, after which Node has no more to say of the request.
+    request.once('close', () => answered.reject(new Error('the connection was closed without an answer')))
     request.once('socket', (socket) => limitConnecting(request, socket, isPlain ? 'connect' : 'secureConnect'))
     request.end(body)
     try {
