@@ -67,7 +67,11 @@ export class Poster {
     const isPlain = url.protocol === 'http:'
     const agent = this.#plan.agent ?? this.#agents[isPlain ? 'http:' : 'https:']
     const options = { method: 'POST', headers, agent, lookup: this.#wall.lookup, signal }
-    const request = (isPlain ? http : https).request(url, options, answered.resolve)
+    const request = (isPlain ? http : https).request(url, options, (response) => {
+      // A server that reads no more of the body would keep the connection.
+      response.once('end', () => request.writableFinished || request.destroy())
+      answered.resolve(response)
+    })
     request.on('error', answered.reject)
     // Without an error: by `101 Switching Protocols`, after which Node has no more to say of the request.
     request.once('close', () => answered.reject(new Error('the connection was closed without an answer')))

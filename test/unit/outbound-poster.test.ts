@@ -1,4 +1,5 @@
 import type { LookupAddress } from 'node:dns'
+import { Agent } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { type OutboundOptions, resolveOutbound } from '../../src/outbound/options.ts'
@@ -127,6 +128,21 @@ describe('a request', () => {
     await expect(posterFor(server).post(requestTo(server.url), going)).rejects.toThrow(
       'the connection was closed without an answer',
     )
+  })
+
+  test('closes the connection of a server that answers before it has read the body', async () => {
+    const server = await startSocketServer((socket) => {
+      socket.once('data', () => {
+        socket.pause()
+        socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n')
+      })
+    })
+    const agent = new Agent({ keepAlive: true })
+    const body = Buffer.alloc(64 * 2 ** 20)
+    const request = { url: server.url, headers: { 'content-length': String(body.byteLength) }, body }
+    expect(await posterFor(server, { agent }).post(request, going)).toMatchObject({ status: 200 })
+    const open = () => [...Object.values(agent.sockets), ...Object.values(agent.freeSockets)].flat()
+    await waitFor(() => open().length === 0, { what: 'the end of the connection' })
   })
 
   test('ends when its signal aborts', async () => {
