@@ -1,9 +1,9 @@
-import { lookup } from 'node:dns'
 import http from 'node:http'
 import https from 'node:https'
 import type { Socket } from 'node:net'
 import { startTimer } from '../basics/start-timer.ts'
 import type { OutboundPlan } from './options.ts'
+import { resolveBy } from './resolve.ts'
 import { type Resolve, Wall } from './wall.ts'
 
 /** A request to a URL that somebody else has chosen. */
@@ -29,7 +29,7 @@ export class Poster {
   /** An idle connection does not keep the process running. */
   readonly #agents = { 'http:': new http.Agent(AGENT), 'https:': new https.Agent(AGENT) }
 
-  constructor(plan: OutboundPlan, resolve: Resolve = lookup) {
+  constructor(plan: OutboundPlan, resolve: Resolve = resolveBy()) {
     this.#plan = plan
     this.#wall = new Wall(plan, resolve)
   }
