@@ -7845,6 +7845,21 @@ BEGIN
 END
 $$;
 
+-- What an old URL has answered says nothing about a new one. One that was disabled by hand or by failures stays so.
+CREATE FUNCTION sluice_private.forget_failures(queue text, name text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  UPDATE sluice.endpoint e SET closed_until = NULL, failing_since = NULL, warned_at = NULL
+  WHERE e.queue = queue AND e.name = name;
+  IF state = 'gone' THEN
+    UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL
+    WHERE e.queue = queue AND e.name = name;
+    PERFORM sluice_private.wake(queue);
+  END IF;
+END
+$$;
+
 CREATE FUNCTION sluice.endpoint_set(
   queue   text,
   name    text,
@@ -7884,6 +7899,9 @@ BEGIN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
       secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
+    IF url <> had.url THEN
+      PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
     PERFORM sluice_private.note_action('endpoint.set', queue, 1, name, details => jsonb_build_object('outcome', outcome));
@@ -8070,8 +8088,8 @@ BEGIN
 END
 $$;
 
--- What became of attempts of one endpoint: [{"name", "attempts", "successes", "status", "error", "closed_ms", "gone"}], where
--- status and error are those of the last one. One update of the endpoint's row, whose lock lasts until the transaction ends.
+-- What became of attempts of one endpoint: {"name", "url", "attempts", "successes", "status", "error", "closed_ms", "gone"}, where
+-- status and error are those of the last one. What a URL that it no longer has wants, closed_ms and gone, does not count. One update of the endpoint's row, whose lock lasts until the transaction ends.
 --
 -- Failures that are more than 36 hours apart do not add up: between attempts of one message are at most 24 hours, so an
 -- endpoint with a longer gap has had no message to fail.
@@ -8081,14 +8099,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
   failed boolean := (note ->> 'attempts')::integer > (note ->> 'successes')::integer;
+  is_current boolean := note ->> 'url' = had.url;
   failing_for interval;
 BEGIN
   had.attempts := had.attempts + (note ->> 'attempts')::integer;
   had.successes := had.successes + (note ->> 'successes')::integer;
   had.last_status := note ->> 'status';
   had.last_error := left(note ->> 'error', 200);
-  had.closed_until := greatest(had.closed_until,
-    now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  IF is_current THEN
+    had.closed_until := greatest(had.closed_until,
+      now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  END IF;
   IF (note ->> 'successes')::integer > 0 THEN
     had.last_success_at := now_at;
     had.failing_since := NULL;
@@ -8104,7 +8125,7 @@ BEGIN
     RETURN had;
   END IF;
   failing_for := now_at - had.failing_since;
-  IF (note ->> 'gone')::boolean THEN
+  IF is_current AND (note ->> 'gone')::boolean THEN
     had.state := 'gone';
     had.disabled_reason := 'It has answered 410';
   ELSIF failing_for >= disable_ms * interval '1 millisecond' THEN

@@ -73,6 +73,21 @@ BEGIN
 END
 $$;
 
+-- What an old URL has answered says nothing about a new one. One that was disabled by hand or by failures stays so.
+CREATE FUNCTION sluice_private.forget_failures(queue text, name text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  UPDATE sluice.endpoint e SET closed_until = NULL, failing_since = NULL, warned_at = NULL
+  WHERE e.queue = queue AND e.name = name;
+  IF state = 'gone' THEN
+    UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL
+    WHERE e.queue = queue AND e.name = name;
+    PERFORM sluice_private.wake(queue);
+  END IF;
+END
+$$;
+
 CREATE FUNCTION sluice.endpoint_set(
   queue   text,
   name    text,
@@ -112,6 +127,9 @@ BEGIN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
       secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
+    IF url <> had.url THEN
+      PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
     PERFORM sluice_private.note_action('endpoint.set', queue, 1, name, details => jsonb_build_object('outcome', outcome));

@@ -18,8 +18,8 @@ BEGIN
 END
 $$;
 
--- What became of attempts of one endpoint: [{"name", "attempts", "successes", "status", "error", "closed_ms", "gone"}], where
--- status and error are those of the last one. One update of the endpoint's row, whose lock lasts until the transaction ends.
+-- What became of attempts of one endpoint: {"name", "url", "attempts", "successes", "status", "error", "closed_ms", "gone"}, where
+-- status and error are those of the last one. What a URL that it no longer has wants, closed_ms and gone, does not count. One update of the endpoint's row, whose lock lasts until the transaction ends.
 --
 -- Failures that are more than 36 hours apart do not add up: between attempts of one message are at most 24 hours, so an
 -- endpoint with a longer gap has had no message to fail.
@@ -29,14 +29,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
   failed boolean := (note ->> 'attempts')::integer > (note ->> 'successes')::integer;
+  is_current boolean := note ->> 'url' = had.url;
   failing_for interval;
 BEGIN
   had.attempts := had.attempts + (note ->> 'attempts')::integer;
   had.successes := had.successes + (note ->> 'successes')::integer;
   had.last_status := note ->> 'status';
   had.last_error := left(note ->> 'error', 200);
-  had.closed_until := greatest(had.closed_until,
-    now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  IF is_current THEN
+    had.closed_until := greatest(had.closed_until,
+      now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  END IF;
   IF (note ->> 'successes')::integer > 0 THEN
     had.last_success_at := now_at;
     had.failing_since := NULL;
@@ -52,7 +55,7 @@ BEGIN
     RETURN had;
   END IF;
   failing_for := now_at - had.failing_since;
-  IF (note ->> 'gone')::boolean THEN
+  IF is_current AND (note ->> 'gone')::boolean THEN
     had.state := 'gone';
     had.disabled_reason := 'It has answered 410';
   ELSIF failing_for >= disable_ms * interval '1 millisecond' THEN

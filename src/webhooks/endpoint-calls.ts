@@ -53,7 +53,7 @@ export class EndpointCalls {
 
   async #noteAll(notes: readonly AttemptsNote[]): Promise<readonly undefined[]> {
     const { inTransaction, alphabet, queue, disableMs, onChange } = this.#options
-    const merged = mergedByName(notes)
+    const merged = mergedByUrl(notes)
     const changes = await inTransaction(async (execute) => {
       await alphabet.learnUnknown(
         execute,
@@ -67,12 +67,14 @@ export class EndpointCalls {
   }
 }
 
-/** One note for each endpoint, with the status and the error of its last attempt. */
-function mergedByName(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
+/** One note for each URL of each endpoint, with the status and the error of its last attempt. */
+function mergedByUrl(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
   const merged = new Map<string, AttemptsNote>()
   for (const note of notes) {
-    const before = merged.get(note.name)
-    merged.set(note.name, before === undefined ? note : mergedWith(before, note))
+    // A name has no spaces.
+    const key = `${note.name} ${note.url}`
+    const before = merged.get(key)
+    merged.set(key, before === undefined ? note : mergedWith(before, note))
   }
   return [...merged.values()]
 }

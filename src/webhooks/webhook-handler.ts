@@ -39,7 +39,8 @@ export class WebhookHandler {
     if (found.state === 'disabled') return { kind: 'snooze', afterMs: DISABLED_MS }
     if (found.closedMs !== null) return { kind: 'snooze', afterMs: found.closedMs }
     const verdict = await this.#attempt(message, message.type, found, signal)
-    await this.#note(name, verdict)
+    await this.#note(found, verdict)
+    if (verdict.gone && (await this.#hasMoved(found))) return { kind: 'retry', error: verdict.error ?? '' }
     return this.#outcomeOf(message, name, verdict)
   }
 
@@ -72,11 +73,17 @@ export class WebhookHandler {
     }
   }
 
+  /** Whether an endpoint has another URL by now, or may have. */
+  async #hasMoved({ name, url }: CalledEndpoint): Promise<boolean> {
+    const found = await this.#read(name)
+    return found === 'unreachable' || (found !== undefined && found.url !== url)
+  }
+
   /** What became of the message is known, and does not change because it could not be noted. */
-  async #note(name: string, { status, error, closedMs, gone }: AttemptVerdict): Promise<void> {
+  async #note({ name, url }: CalledEndpoint, { status, error, closedMs, gone }: AttemptVerdict): Promise<void> {
     const { calls, plan, report } = this.#options
     try {
-      await calls.note({ name, attempts: 1, successes: error === null ? 1 : 0, status, error, closedMs, gone })
+      await calls.note({ name, url, attempts: 1, successes: error === null ? 1 : 0, status, error, closedMs, gone })
     } catch (thrown) {
       report({ kind: 'endpoint.unnoted', queue: plan.pipeline.queue, endpoint: name, error: toError(thrown) })
     }

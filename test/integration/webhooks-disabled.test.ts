@@ -143,4 +143,43 @@ describe('a disabled endpoint', () => {
     expect(deadLetters.map(({ reason }) => reason)).toEqual(Array(3).fill('endpoint "e" is gone: it has answered 410'))
     expect(await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)).toEqual([])
   })
+
+  test('is not one whose old URL has answered 410 or Retry-After', async ({ sluice, queue, receiver }) => {
+    const moves = { '/a': '/b', '/b': '/c' } as const
+    await sluice.endpoints.set(queue, 'e', { url: `${receiver.url}/a` })
+    for (let n = 0; n < 2; n++) await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
+    receiver.answer = async ({ path }, response) => {
+      if (path === '/c') return response.writeHead(204).end()
+      const url = `${receiver.url}${moves[path as '/a' | '/b']}`
+      await sluice.endpoints.set(queue, 'e', { url })
+      response.writeHead(path === '/a' ? 410 : 503, { 'retry-after': '86400' }).end()
+    }
+    for (let n = 0; n < 2; n++) {
+      await sendDue(sluice, queue, receiver, { concurrency: 1, batchSize: 1, retry: { kind: 'fixed', delay: '1h' } })
+    }
+    expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ state: 'enabled', closedUntil: null })
+    expect((await sluice.operate.deadLetters.list({ queue })).deadLetters).toEqual([])
+  })
+
+  test('that was gone is enabled by a new URL, and one that was disabled is not', async ({
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    await sluice.endpoints.set(queue, 'gone', { url: `${receiver.url}/old` })
+    await sluice.endpoints.set(queue, 'off', { url: `${receiver.url}/old` })
+    receiver.answer = answering(410)
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { ...EVENT, endpoint: 'gone' })
+    await sendDue(sluice, queue, receiver)
+    await sluice.endpoints.disable(queue, 'off')
+    for (const name of ['gone', 'off']) {
+      await sluice.endpoints.set(queue, name, { url: `${receiver.url}/old`, owner: 'acme' })
+      expect(await sluice.endpoints.get(queue, name)).toMatchObject({ state: name === 'gone' ? 'gone' : 'disabled' })
+      await sluice.endpoints.set(queue, name, { url: `${receiver.url}/new` })
+    }
+    expect(await sluice.endpoints.list(queue)).toMatchObject([
+      { name: 'gone', state: 'enabled', failingSince: null, disabledAt: null, disabledReason: null },
+      { name: 'off', state: 'disabled' },
+    ])
+  })
 })

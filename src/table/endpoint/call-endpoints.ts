@@ -38,6 +38,8 @@ export async function readCalledEndpoints(
 /** What became of attempts of an endpoint: `status` and `error` of the last one. */
 export interface AttemptsNote {
   readonly name: string
+  /** Where they went: the endpoint may have another URL by now. */
+  readonly url: string
   readonly attempts: number
   readonly successes: number
   /** Null: it had no answer. */
