@@ -8142,9 +8142,10 @@ BEGIN
 END
 $$;
 
--- Notes attempts of several endpoints, in the order of their names, so that two workers do not wait for each other. disable_ms:
--- after how long of nothing but failures one is disabled; null: never. Returns those that have changed: event is failing or
--- disabled.
+-- Notes attempts of several endpoints. It waits for no lock: an application that has changed an endpoint in its transaction would
+-- hold up all others, and could wait for one of them in turn. disable_ms: after how long of nothing but failures one is disabled;
+-- null: never. Returns those that have changed, event is failing or disabled, and those that were locked and have nothing noted,
+-- event is locked and reason the URL of the note.
 CREATE FUNCTION sluice_private.note_attempts(queue text, notes jsonb, disable_ms double precision)
 RETURNS TABLE (name text, event text, failing_since timestamptz, reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -8154,9 +8155,15 @@ DECLARE
   had sluice.endpoint;
   has sluice.endpoint;
 BEGIN
+  -- A worker that no longer answers must not keep the locks.
+  PERFORM set_config('idle_in_transaction_session_timeout', '10s', true);
   FOR note IN SELECT n.value FROM jsonb_array_elements(notes) AS n (value) ORDER BY (n.value ->> 'name') COLLATE "C" LOOP
-    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE;
-    CONTINUE WHEN NOT FOUND;
+    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN QUERY SELECT e.name, 'locked', e.failing_since, note ->> 'url' FROM sluice.endpoint e
+      WHERE e.queue = queue AND e.name = note ->> 'name';
+      CONTINUE;
+    END IF;
     has := sluice_private.after_attempts(had, note, disable_ms);
     UPDATE sluice.endpoint e SET
       attempts = has.attempts, successes = has.successes, last_status = has.last_status, last_error = has.last_error,

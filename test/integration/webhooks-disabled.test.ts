@@ -149,7 +149,7 @@ describe('a disabled endpoint', () => {
     await sluice.endpoints.set(queue, 'e', { url: `${receiver.url}/a` })
     for (let n = 0; n < 2; n++) await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
     receiver.answer = async ({ path }, response) => {
-      if (path === '/c') return response.writeHead(204).end()
+      if (path === '/c') return void response.writeHead(204).end()
       const url = `${receiver.url}${moves[path as '/a' | '/b']}`
       await sluice.endpoints.set(queue, 'e', { url })
       response.writeHead(path === '/a' ? 410 : 503, { 'retry-after': '86400' }).end()

@@ -162,6 +162,33 @@ describe('webhooks', () => {
     await running.stop()
   })
 
+  test('one endpoint that a transaction has locked holds no other up', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+    log,
+  }) => {
+    for (const name of ['a', 'b']) await sluice.endpoints.set(queue, name, { url: `${receiver.url}/${name}` })
+    const client = await database.pool.connect()
+    try {
+      await client.query('BEGIN')
+      await sluice.endpoints.set(queue, 'a', { url: `${receiver.url}/a`, owner: 'x' }, { tx: client })
+      for (const endpoint of ['a', 'b'])
+        await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1, endpoint })
+      const sent = sendDue(sluice, queue, receiver)
+      await waitFor(async () => (await sluice.endpoints.get(queue, 'b'))?.successes === 1, { what: 'the note of b' })
+      // It waits for nothing of the worker.
+      await sluice.endpoints.set(queue, 'b', { url: `${receiver.url}/b`, owner: 'x' }, { tx: client })
+      await sent
+      await client.query('ROLLBACK')
+    } finally {
+      client.release()
+    }
+    expect(log.of('endpoint.unnoted')).toMatchObject([{ endpoint: 'a' }])
+    expect(await messagesOf(database, queue)).toEqual([])
+  })
+
   test('of an ordered endpoint go one after another, and a failed one keeps the next back', async ({
     database,
     sluice,

@@ -60,8 +60,16 @@ export interface EndpointChange {
   readonly reason: string
 }
 
+/** What came of noting. */
+export interface Noted {
+  /** Endpoints that are failing or disabled from now on. */
+  readonly changes: readonly EndpointChange[]
+  /** Notes that were not taken, because another transaction has locked the endpoint. */
+  readonly locked: readonly Pick<AttemptsNote, 'name' | 'url'>[]
+}
+
 /**
- * Notes attempts, and returns which endpoints are failing or disabled from now on.
+ * Notes attempts. It waits for no lock.
  *
  * @param disableMs after how long of nothing but failures an endpoint is disabled; null: never
  */
@@ -70,15 +78,20 @@ export async function noteAttempts(
   queue: string,
   notes: readonly AttemptsNote[],
   disableMs: number | null,
-): Promise<readonly EndpointChange[]> {
+): Promise<Noted> {
   const stored = notes.map(({ closedMs, ...note }) => ({ ...note, closed_ms: closedMs }))
   const rows = await execute(NOTE, [queue, JSON.stringify(stored), disableMs])
-  return rows.map((row) => ({
-    name: textOf(row, 'name'),
-    event: textOf(row, 'event') === 'failing' ? 'failing' : 'disabled',
-    failingSince: dateOrNull(row, 'failing_since'),
-    reason: textOf(row, 'reason'),
-  }))
+  const isLocked = (row: (typeof rows)[number]) => textOf(row, 'event') === 'locked'
+  const changes = rows
+    .filter((row) => !isLocked(row))
+    .map((row) => ({
+      name: textOf(row, 'name'),
+      event: textOf(row, 'event') === 'failing' ? ('failing' as const) : ('disabled' as const),
+      failingSince: dateOrNull(row, 'failing_since'),
+      reason: textOf(row, 'reason'),
+    }))
+  const locked = rows.filter(isLocked).map((row) => ({ name: textOf(row, 'name'), url: textOf(row, 'reason') }))
+  return { changes, locked }
 }
 
 const CALLED = statement(
