@@ -60,14 +60,14 @@ END
 $$;
 
 -- Of messages with tenants only a queue that limits them gives each its turn, and a limit in flight: 5, unless the queue has one.
-CREATE FUNCTION sluice_private.limit_endpoints(queue text) RETURNS void
+-- Only with the first endpoint, so that a limit that was taken away stays away.
+CREATE FUNCTION sluice_private.limit_endpoints(queue text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT EXISTS (
-    SELECT FROM sluice.queue q
-    WHERE q.queue = queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL)
-  ) THEN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name <> name)
+  THEN
     PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
   END IF;
 END
@@ -115,7 +115,7 @@ BEGIN
   ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
   IF FOUND THEN
     outcome := 'created';
-    PERFORM sluice_private.limit_endpoints(queue);
+    PERFORM sluice_private.limit_endpoints(queue, name);
   ELSE
     new_secret := NULL;
     SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;

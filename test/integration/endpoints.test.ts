@@ -71,6 +71,15 @@ describe('endpoints', () => {
     await sluice.operate.queues.settings.set(queue, { tenantConcurrency: 2 })
     await sluice.endpoints.set(queue, 'f', { url: URL_ })
     expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBe(2)
+    await sluice.operate.queues.settings.set(queue, { tenantConcurrency: null })
+    await sluice.endpoints.set(queue, 'g', { url: URL_ })
+    expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBeUndefined()
+  })
+
+  test('limit the tenants of a queue that has only a rate for them', async ({ sluice, queue }) => {
+    await sluice.operate.queues.settings.set(queue, { tenantRate: { limit: 1_000, per: '1s' } })
+    await sluice.endpoints.set(queue, 'e', { url: URL_ })
+    expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBe(5)
   })
 
   test.for([
