@@ -8070,10 +8070,11 @@ COMMENT ON FUNCTION sluice.send_webhook IS
 --
 -- What workers ask of endpoints, and what they note about them.
 
--- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database.
+-- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database. now_ms: its
+-- time, in milliseconds since 1970.
 CREATE FUNCTION sluice_private.endpoints_to_call(queue text, names text[]) RETURNS TABLE (
   name text, url text, headers jsonb, secret text, old_secret text, state text, closed_ms double precision,
-  source text
+  source text, now_ms double precision
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -8083,7 +8084,7 @@ BEGIN
   RETURN QUERY
   SELECT e.name, e.url, e.headers, e.secret, CASE WHEN e.old_secret_until > now_at THEN e.old_secret END, e.state,
          CASE WHEN e.closed_until > now_at THEN extract(epoch FROM e.closed_until - now_at)::double precision * 1000 END,
-         (SELECT s.id::text FROM sluice.source s)
+         (SELECT s.id::text FROM sluice.source s), extract(epoch FROM now_at)::double precision * 1000
   FROM sluice.endpoint e WHERE e.queue = queue AND e.name = ANY (names);
 END
 $$;

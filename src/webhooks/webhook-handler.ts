@@ -64,7 +64,7 @@ export class WebhookHandler {
     const event = { id: `${endpoint.source}_${message.id}`, type, at: message.enqueuedAt, payload }
     const poster = await this.#options.poster()
     try {
-      const answer = await poster.post(webhookRequest(endpoint, event, Date.now()), signal)
+      const answer = await poster.post(webhookRequest(endpoint, event, endpoint.nowMs), signal)
       return verdictOf(answer, Date.now())
     } catch (error) {
       // A stop, a lost lease or a cancelled message say nothing about the endpoint.

@@ -1,5 +1,5 @@
 import { Webhook } from 'standardwebhooks'
-import { describe, expect } from 'vitest'
+import { describe, expect, onTestFinished, vi } from 'vitest'
 import { answering } from '../support/servers/receiver.ts'
 import { waitFor } from '../support/wait.ts'
 import { makeDue, messagesOf, sendDue, test } from '../support/webhooks.ts'
@@ -73,6 +73,19 @@ describe('webhooks', () => {
     expect(verify(rotated)).toMatchObject({ data: { text: 'é' } })
     expect(() => verify(rotated, before)).toThrow()
     expect((await sluice.endpoints.get(queue, 'e'))?.oldSecretUntil).toBeInstanceOf(Date)
+  })
+
+  test('have the time of the database, whatever the clock of the worker says', async ({ sluice, queue, receiver }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    const nowMs = Date.now()
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(nowMs - 86_400_000)
+    onTestFinished(() => clock.mockRestore())
+    await sendDue(sluice, queue, receiver)
+    await sluice.endpoints.test(queue, 'e', receiver.reach)
+    const times = receiver.received.map(({ headers }) => Number(headers['webhook-timestamp']))
+    expect(times).toHaveLength(2)
+    for (const time of times) expect(Math.abs(time - nowMs / 1_000)).toBeLessThan(3_600)
   })
 
   test('tries a failed message again by its schedule, and keeps what was answered', async ({

@@ -14,6 +14,8 @@ export interface CalledEndpoint {
   readonly closedMs: number | null
   /** The name of the database. */
   readonly source: string
+  /** The database's time, in milliseconds since 1970. */
+  readonly nowMs: number
 }
 
 /** The endpoints with these names, by name. */
@@ -30,7 +32,9 @@ export async function readCalledEndpoints(
       const headers = JSON.parse(textOf(row, 'headers')) as Readonly<Record<string, string>>
       const state = textOf(row, 'state') as EndpointState
       const closedMs = numberOrNull(row, 'closed_ms')
-      return [name, { name, url: textOf(row, 'url'), headers, secrets, state, closedMs, source: textOf(row, 'source') }]
+      const [url, source] = [textOf(row, 'url'), textOf(row, 'source')]
+      const nowMs = numberOrNull(row, 'now_ms') ?? 0
+      return [name, { name, url, headers, secrets, state, closedMs, source, nowMs }]
     }),
   )
 }
@@ -97,7 +101,7 @@ export async function noteAttempts(
 const CALLED = statement(
   'endpoints_to_call',
   `
-SELECT e.name, e.url, e.headers::text AS headers, e.secret, e.old_secret, e.state, e.closed_ms, e.source
+SELECT e.name, e.url, e.headers::text AS headers, e.secret, e.old_secret, e.state, e.closed_ms, e.source, e.now_ms
 FROM sluice_private.endpoints_to_call($1::text, $2::text[]) e`,
 )
 
