@@ -7809,21 +7809,44 @@ BEGIN
 END
 $$;
 
--- Fails unless headers are an object of strings. The library checks their names as well, before it sends them.
-CREATE FUNCTION sluice_private.check_endpoint(url text, types text[], headers jsonb) RETURNS void
+-- Fails unless an endpoint fits its table: the error of a constraint would quote the whole row, with the secret. The library checks
+-- the names of headers as well, before it sends them.
+CREATE FUNCTION sluice_private.check_endpoint(
+  queue text, name text, url text, owner text, types text[], headers jsonb
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  is_name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$';
 BEGIN
-  IF url !~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' THEN
-    RAISE EXCEPTION 'url: expected an address as https://example.com/path, without a user name, a fragment and spaces, '
-      'received something else' USING ERRCODE = '22023';
+  IF (queue ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'queue: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF (name ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'name: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF octet_length(owner) NOT BETWEEN 1 AND 255 THEN
+    RAISE EXCEPTION 'owner: expected 1 to 255 bytes, received %', octet_length(owner) USING ERRCODE = '22023';
+  END IF;
+  IF (url ~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' AND octet_length(url) <= 2000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'url: expected an address as https://example.com/path of at most 2,000 bytes, without a user name, a fragment '
+      'and spaces, received something else' USING ERRCODE = '22023';
+  END IF;
+  IF types IS NOT NULL AND cardinality(types) NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'types: expected 1 to 1,000, received %', cardinality(types)
+      USING ERRCODE = '22023', HINT = 'NULL is all types.';
   END IF;
   IF array_position(types, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'types: expected types, received NULL among them' USING ERRCODE = '22004';
   END IF;
   PERFORM sluice_private.check_type(t.type) FROM unnest(types) AS t (type);
   PERFORM sluice_private.check_bytes('headers', headers);
-  IF jsonb_typeof(headers) = 'object' AND EXISTS (
+  IF jsonb_typeof(headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers: expected a JSON object, received another value' USING ERRCODE = '22023';
+  END IF;
+  IF EXISTS (
     SELECT FROM jsonb_each(headers) AS h (name, value) WHERE jsonb_typeof(h.value) <> 'string'
   ) THEN
     RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
@@ -7875,7 +7898,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   had sluice.endpoint;
 BEGIN
-  PERFORM sluice_private.check_endpoint(url, types, headers);
+  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers);
   IF secret IS NOT NULL THEN
     PERFORM sluice_private.check_secret(secret);
   END IF;

@@ -105,6 +105,28 @@ describe('endpoints', () => {
     await expect(refused).rejects.not.toThrow('topsecret')
   })
 
+  test.for([
+    ['name', { name: '' }],
+    ['name', { name: null }],
+    ['queue', { queue: 'a b' }],
+    ['owner', { owner: 'x'.repeat(256) }],
+    ['url', { url: null }],
+    ['url', { url: `https://a.example/${'x'.repeat(2_000)}` }],
+    ['types', { types: [] }],
+    ['headers', { headers: '[]' }],
+  ] as const)('are refused in SQL without their secret: %s as %o', async ([what, wrong], { database, queue }) => {
+    const secret = `whsec_${randomBytes(32).toString('base64')}`
+    const given = { queue, name: 'e', url: URL_, owner: null, types: null, headers: '{}', ...wrong }
+    const error: unknown = await database
+      .sql('SELECT sluice.endpoint_set($1, $2, $3, $4, $5::text[], $6::jsonb, secret => $7)', [
+        ...Object.values(given),
+        secret,
+      ])
+      .catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(`^${what}: expected`) })
+    expect(JSON.stringify({ ...(error as object) })).not.toContain(secret)
+  })
+
   test('that are unknown cannot be changed', async ({ sluice, queue }) => {
     const { endpoints } = sluice
     for (const call of [
