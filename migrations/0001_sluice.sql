@@ -7940,16 +7940,16 @@ CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  was text;
+  was_open boolean;
 BEGIN
-  SELECT e.state INTO was FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+  SELECT e.state = 'enabled' AND (e.closed_until > clock_timestamp()) IS NOT TRUE INTO was_open FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was = 'enabled' THEN
+  IF was_open THEN
     RETURN false;
   END IF;
   PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
@@ -7958,7 +7958,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
-  'Enables an endpoint, and forgets its failures. Its messages go on. Returns false if it was enabled.';
+  'Enables an endpoint, and forgets its failures and its Retry-After. Its messages go on. Returns false if it was enabled and waited '
+  'for no Retry-After.';
 
 CREATE FUNCTION sluice.endpoint_disable(queue text, name text, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$

@@ -142,9 +142,10 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Enables an endpoint, and forgets its failures: its messages go on, and it has the whole time until it is disabled again.
+   * Enables an endpoint, and forgets its failures and its `Retry-After`: its messages go on, and it has the whole time until it is
+   * disabled again.
    *
-   * @returns false if it is enabled already.
+   * @returns false if it is enabled already, and waits for no `Retry-After`.
    * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
    */
   async enable(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {

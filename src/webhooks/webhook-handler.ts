@@ -37,7 +37,7 @@ export class WebhookHandler {
     if (found.state === 'gone') return dead(goneText(name))
     // A claim passes over these, but for messages with an ordering key, and those that it had already.
     if (found.state === 'disabled') return { kind: 'snooze', afterMs: DISABLED_MS }
-    if (found.closedMs !== null) return { kind: 'snooze', afterMs: found.closedMs }
+    if (found.closedMs !== null) return { kind: 'snooze', afterMs: Math.min(found.closedMs, DISABLED_MS) }
     const verdict = await this.#attempt(message, message.type, found, signal)
     await this.#note(found, verdict)
     if (verdict.gone && (await this.#hasMoved(found))) return { kind: 'retry', error: verdict.error ?? '' }
@@ -89,13 +89,15 @@ export class WebhookHandler {
     }
   }
 
-  #outcomeOf({ attempt }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
+  #outcomeOf({ attempt, orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
     if (error === null) return ACK
     if (gone) return { kind: 'deadLetter', reason: goneText(name), error }
     if (closedMs === null) return { kind: 'retry', error }
     // Not sooner than the schedule says, so that an endpoint that asks for a second does not use up all attempts.
     const { retry } = this.#options.plan.pipeline
-    return { kind: 'retry', error, afterMs: Math.max(closedMs, retry(attempt, error)) }
+    // One that keeps others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
+    const waitMs = orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS)
+    return { kind: 'retry', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
   }
 }
 

@@ -67,6 +67,29 @@ describe('a disabled endpoint', () => {
     expect(receiver.received).toEqual([])
   })
 
+  test('is enabled like one that waits by Retry-After, which is looked at every five minutes if it is ordered', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url, ordered: true })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
+    receiver.answer = answering(503, { 'retry-after': '86400' })
+    const failed = async () => (await messagesOf(database, queue))[0]
+    await sendDue(sluice, queue, receiver)
+    expect(await failed()).toMatchObject({ attempt: 1, due_in: expect.toSatisfy((seconds: number) => seconds <= 300) })
+    await makeDue(database, queue)
+    expect((await sendDue(sluice, queue, receiver)).counts).toMatchObject({ snoozed: 1 })
+    expect(await failed()).toMatchObject({ attempt: 1, due_in: expect.toSatisfy((seconds: number) => seconds <= 300) })
+    expect(await sluice.endpoints.enable(queue, 'e')).toBe(true)
+    expect(await sluice.endpoints.enable(queue, 'e')).toBe(false)
+    receiver.answer = answering(204)
+    await makeDue(database, queue)
+    await sendDue(sluice, queue, receiver)
+    expect(await messagesOf(database, queue)).toEqual([])
+  })
+
   test('has answered to nothing but failures for five days, after a warning', async ({
     database,
     sluice,
