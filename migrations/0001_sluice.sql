@@ -7809,21 +7809,44 @@ BEGIN
 END
 $$;
 
--- Fails unless headers are an object of strings. The library checks their names as well, before it sends them.
-CREATE FUNCTION sluice_private.check_endpoint(url text, types text[], headers jsonb) RETURNS void
+-- Fails unless an endpoint fits its table: the error of a constraint would quote the whole row, with the secret. The library checks
+-- the names of headers as well, before it sends them.
+CREATE FUNCTION sluice_private.check_endpoint(
+  queue text, name text, url text, owner text, types text[], headers jsonb
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  is_name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$';
 BEGIN
-  IF url !~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' THEN
-    RAISE EXCEPTION 'url: expected an address as https://example.com/path, without a user name, a fragment and spaces, '
-      'received something else' USING ERRCODE = '22023';
+  IF (queue ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'queue: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF (name ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'name: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF octet_length(owner) NOT BETWEEN 1 AND 255 THEN
+    RAISE EXCEPTION 'owner: expected 1 to 255 bytes, received %', octet_length(owner) USING ERRCODE = '22023';
+  END IF;
+  IF (url ~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' AND octet_length(url) <= 2000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'url: expected an address as https://example.com/path of at most 2,000 bytes, without a user name, a fragment '
+      'and spaces, received something else' USING ERRCODE = '22023';
+  END IF;
+  IF types IS NOT NULL AND cardinality(types) NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'types: expected 1 to 1,000, received %', cardinality(types)
+      USING ERRCODE = '22023', HINT = 'NULL is all types.';
   END IF;
   IF array_position(types, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'types: expected types, received NULL among them' USING ERRCODE = '22004';
   END IF;
   PERFORM sluice_private.check_type(t.type) FROM unnest(types) AS t (type);
   PERFORM sluice_private.check_bytes('headers', headers);
-  IF jsonb_typeof(headers) = 'object' AND EXISTS (
+  IF jsonb_typeof(headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers: expected a JSON object, received another value' USING ERRCODE = '22023';
+  END IF;
+  IF EXISTS (
     SELECT FROM jsonb_each(headers) AS h (name, value) WHERE jsonb_typeof(h.value) <> 'string'
   ) THEN
     RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
@@ -7832,15 +7855,30 @@ END
 $$;
 
 -- Of messages with tenants only a queue that limits them gives each its turn, and a limit in flight: 5, unless the queue has one.
-CREATE FUNCTION sluice_private.limit_endpoints(queue text) RETURNS void
+-- Only with the first endpoint, so that a limit that was taken away stays away.
+CREATE FUNCTION sluice_private.limit_endpoints(queue text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT EXISTS (
-    SELECT FROM sluice.queue q
-    WHERE q.queue = queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL)
-  ) THEN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name <> name)
+  THEN
     PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
+  END IF;
+END
+$$;
+
+-- What an old URL has answered says nothing about a new one. One that was disabled by hand or by failures stays so.
+CREATE FUNCTION sluice_private.forget_failures(queue text, name text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  UPDATE sluice.endpoint e SET closed_until = NULL, failing_since = NULL, warned_at = NULL
+  WHERE e.queue = queue AND e.name = name;
+  IF state = 'gone' THEN
+    UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL
+    WHERE e.queue = queue AND e.name = name;
+    PERFORM sluice_private.wake(queue);
   END IF;
 END
 $$;
@@ -7860,7 +7898,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   had sluice.endpoint;
 BEGIN
-  PERFORM sluice_private.check_endpoint(url, types, headers);
+  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers);
   IF secret IS NOT NULL THEN
     PERFORM sluice_private.check_secret(secret);
   END IF;
@@ -7872,7 +7910,7 @@ BEGIN
   ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
   IF FOUND THEN
     outcome := 'created';
-    PERFORM sluice_private.limit_endpoints(queue);
+    PERFORM sluice_private.limit_endpoints(queue, name);
   ELSE
     new_secret := NULL;
     SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
@@ -7884,6 +7922,9 @@ BEGIN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
       secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
+    IF url <> had.url THEN
+      PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
     PERFORM sluice_private.note_action('endpoint.set', queue, 1, name, details => jsonb_build_object('outcome', outcome));
@@ -7899,16 +7940,16 @@ CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  was text;
+  was_open boolean;
 BEGIN
-  SELECT e.state INTO was FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+  SELECT e.state = 'enabled' AND (e.closed_until > clock_timestamp()) IS NOT TRUE INTO was_open FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was = 'enabled' THEN
+  IF was_open THEN
     RETURN false;
   END IF;
   PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
@@ -7917,7 +7958,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
-  'Enables an endpoint, and forgets its failures. Its messages go on. Returns false if it was enabled.';
+  'Enables an endpoint, and forgets its failures and its Retry-After. Its messages go on. Returns false if it was enabled and waited '
+  'for no Retry-After.';
 
 CREATE FUNCTION sluice.endpoint_disable(queue text, name text, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -8052,10 +8094,11 @@ COMMENT ON FUNCTION sluice.send_webhook IS
 --
 -- What workers ask of endpoints, and what they note about them.
 
--- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database.
+-- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database. now_ms: its
+-- time, in milliseconds since 1970.
 CREATE FUNCTION sluice_private.endpoints_to_call(queue text, names text[]) RETURNS TABLE (
   name text, url text, headers jsonb, secret text, old_secret text, state text, closed_ms double precision,
-  source text
+  source text, now_ms double precision
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -8065,13 +8108,13 @@ BEGIN
   RETURN QUERY
   SELECT e.name, e.url, e.headers, e.secret, CASE WHEN e.old_secret_until > now_at THEN e.old_secret END, e.state,
          CASE WHEN e.closed_until > now_at THEN extract(epoch FROM e.closed_until - now_at)::double precision * 1000 END,
-         (SELECT s.id::text FROM sluice.source s)
+         (SELECT s.id::text FROM sluice.source s), extract(epoch FROM now_at)::double precision * 1000
   FROM sluice.endpoint e WHERE e.queue = queue AND e.name = ANY (names);
 END
 $$;
 
--- What became of attempts of one endpoint: [{"name", "attempts", "successes", "status", "error", "closed_ms", "gone"}], where
--- status and error are those of the last one. One update of the endpoint's row, whose lock lasts until the transaction ends.
+-- What became of attempts of one endpoint: {"name", "url", "attempts", "successes", "status", "error", "closed_ms", "gone"}, where
+-- status and error are those of the last one. What a URL that it no longer has wants, closed_ms and gone, does not count. One update of the endpoint's row, whose lock lasts until the transaction ends.
 --
 -- Failures that are more than 36 hours apart do not add up: between attempts of one message are at most 24 hours, so an
 -- endpoint with a longer gap has had no message to fail.
@@ -8081,14 +8124,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
   failed boolean := (note ->> 'attempts')::integer > (note ->> 'successes')::integer;
+  is_current boolean := note ->> 'url' = had.url;
   failing_for interval;
 BEGIN
   had.attempts := had.attempts + (note ->> 'attempts')::integer;
   had.successes := had.successes + (note ->> 'successes')::integer;
   had.last_status := note ->> 'status';
   had.last_error := left(note ->> 'error', 200);
-  had.closed_until := greatest(had.closed_until,
-    now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  IF is_current THEN
+    had.closed_until := greatest(had.closed_until,
+      now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  END IF;
   IF (note ->> 'successes')::integer > 0 THEN
     had.last_success_at := now_at;
     had.failing_since := NULL;
@@ -8104,7 +8150,7 @@ BEGIN
     RETURN had;
   END IF;
   failing_for := now_at - had.failing_since;
-  IF (note ->> 'gone')::boolean THEN
+  IF is_current AND (note ->> 'gone')::boolean THEN
     had.state := 'gone';
     had.disabled_reason := 'It has answered 410';
   ELSIF failing_for >= disable_ms * interval '1 millisecond' THEN
@@ -8121,9 +8167,10 @@ BEGIN
 END
 $$;
 
--- Notes attempts of several endpoints, in the order of their names, so that two workers do not wait for each other. disable_ms:
--- after how long of nothing but failures one is disabled; null: never. Returns those that have changed: event is failing or
--- disabled.
+-- Notes attempts of several endpoints. It waits for no lock: an application that has changed an endpoint in its transaction would
+-- hold up all others, and could wait for one of them in turn. disable_ms: after how long of nothing but failures one is disabled;
+-- null: never. Returns those that have changed, event is failing or disabled, and those that were locked and have nothing noted,
+-- event is locked and reason the URL of the note.
 CREATE FUNCTION sluice_private.note_attempts(queue text, notes jsonb, disable_ms double precision)
 RETURNS TABLE (name text, event text, failing_since timestamptz, reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -8133,9 +8180,15 @@ DECLARE
   had sluice.endpoint;
   has sluice.endpoint;
 BEGIN
+  -- A worker that no longer answers must not keep the locks.
+  PERFORM set_config('idle_in_transaction_session_timeout', '10s', true);
   FOR note IN SELECT n.value FROM jsonb_array_elements(notes) AS n (value) ORDER BY (n.value ->> 'name') COLLATE "C" LOOP
-    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE;
-    CONTINUE WHEN NOT FOUND;
+    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN QUERY SELECT e.name, 'locked', e.failing_since, note ->> 'url' FROM sluice.endpoint e
+      WHERE e.queue = queue AND e.name = note ->> 'name';
+      CONTINUE;
+    END IF;
     has := sluice_private.after_attempts(had, note, disable_ms);
     UPDATE sluice.endpoint e SET
       attempts = has.attempts, successes = has.successes, last_status = has.last_status, last_error = has.last_error,

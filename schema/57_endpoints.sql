@@ -37,21 +37,44 @@ BEGIN
 END
 $$;
 
--- Fails unless headers are an object of strings. The library checks their names as well, before it sends them.
-CREATE FUNCTION sluice_private.check_endpoint(url text, types text[], headers jsonb) RETURNS void
+-- Fails unless an endpoint fits its table: the error of a constraint would quote the whole row, with the secret. The library checks
+-- the names of headers as well, before it sends them.
+CREATE FUNCTION sluice_private.check_endpoint(
+  queue text, name text, url text, owner text, types text[], headers jsonb
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  is_name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$';
 BEGIN
-  IF url !~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' THEN
-    RAISE EXCEPTION 'url: expected an address as https://example.com/path, without a user name, a fragment and spaces, '
-      'received something else' USING ERRCODE = '22023';
+  IF (queue ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'queue: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF (name ~ is_name) IS NOT TRUE THEN
+    RAISE EXCEPTION 'name: expected 1 to 100 letters, digits and _ . : - (no . : - first), received something else'
+      USING ERRCODE = '22023';
+  END IF;
+  IF octet_length(owner) NOT BETWEEN 1 AND 255 THEN
+    RAISE EXCEPTION 'owner: expected 1 to 255 bytes, received %', octet_length(owner) USING ERRCODE = '22023';
+  END IF;
+  IF (url ~ '^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$' AND octet_length(url) <= 2000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'url: expected an address as https://example.com/path of at most 2,000 bytes, without a user name, a fragment '
+      'and spaces, received something else' USING ERRCODE = '22023';
+  END IF;
+  IF types IS NOT NULL AND cardinality(types) NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'types: expected 1 to 1,000, received %', cardinality(types)
+      USING ERRCODE = '22023', HINT = 'NULL is all types.';
   END IF;
   IF array_position(types, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'types: expected types, received NULL among them' USING ERRCODE = '22004';
   END IF;
   PERFORM sluice_private.check_type(t.type) FROM unnest(types) AS t (type);
   PERFORM sluice_private.check_bytes('headers', headers);
-  IF jsonb_typeof(headers) = 'object' AND EXISTS (
+  IF jsonb_typeof(headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers: expected a JSON object, received another value' USING ERRCODE = '22023';
+  END IF;
+  IF EXISTS (
     SELECT FROM jsonb_each(headers) AS h (name, value) WHERE jsonb_typeof(h.value) <> 'string'
   ) THEN
     RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
@@ -60,15 +83,30 @@ END
 $$;
 
 -- Of messages with tenants only a queue that limits them gives each its turn, and a limit in flight: 5, unless the queue has one.
-CREATE FUNCTION sluice_private.limit_endpoints(queue text) RETURNS void
+-- Only with the first endpoint, so that a limit that was taken away stays away.
+CREATE FUNCTION sluice_private.limit_endpoints(queue text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT EXISTS (
-    SELECT FROM sluice.queue q
-    WHERE q.queue = queue AND (q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL)
-  ) THEN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name <> name)
+  THEN
     PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
+  END IF;
+END
+$$;
+
+-- What an old URL has answered says nothing about a new one. One that was disabled by hand or by failures stays so.
+CREATE FUNCTION sluice_private.forget_failures(queue text, name text, state text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  UPDATE sluice.endpoint e SET closed_until = NULL, failing_since = NULL, warned_at = NULL
+  WHERE e.queue = queue AND e.name = name;
+  IF state = 'gone' THEN
+    UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL
+    WHERE e.queue = queue AND e.name = name;
+    PERFORM sluice_private.wake(queue);
   END IF;
 END
 $$;
@@ -88,7 +126,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   had sluice.endpoint;
 BEGIN
-  PERFORM sluice_private.check_endpoint(url, types, headers);
+  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers);
   IF secret IS NOT NULL THEN
     PERFORM sluice_private.check_secret(secret);
   END IF;
@@ -100,7 +138,7 @@ BEGIN
   ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
   IF FOUND THEN
     outcome := 'created';
-    PERFORM sluice_private.limit_endpoints(queue);
+    PERFORM sluice_private.limit_endpoints(queue, name);
   ELSE
     new_secret := NULL;
     SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
@@ -112,6 +150,9 @@ BEGIN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
       secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
+    IF url <> had.url THEN
+      PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
     PERFORM sluice_private.note_action('endpoint.set', queue, 1, name, details => jsonb_build_object('outcome', outcome));
@@ -127,16 +168,16 @@ CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  was text;
+  was_open boolean;
 BEGIN
-  SELECT e.state INTO was FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
+  SELECT e.state = 'enabled' AND (e.closed_until > clock_timestamp()) IS NOT TRUE INTO was_open FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was = 'enabled' THEN
+  IF was_open THEN
     RETURN false;
   END IF;
   PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
@@ -145,7 +186,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
-  'Enables an endpoint, and forgets its failures. Its messages go on. Returns false if it was enabled.';
+  'Enables an endpoint, and forgets its failures and its Retry-After. Its messages go on. Returns false if it was enabled and waited '
+  'for no Retry-After.';
 
 CREATE FUNCTION sluice.endpoint_disable(queue text, name text, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$

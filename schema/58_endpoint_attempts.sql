@@ -1,9 +1,10 @@
 -- What workers ask of endpoints, and what they note about them.
 
--- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database.
+-- What a request needs. closed_ms: for how long nothing may be sent yet; null: it may. source: the name of this database. now_ms: its
+-- time, in milliseconds since 1970.
 CREATE FUNCTION sluice_private.endpoints_to_call(queue text, names text[]) RETURNS TABLE (
   name text, url text, headers jsonb, secret text, old_secret text, state text, closed_ms double precision,
-  source text
+  source text, now_ms double precision
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -13,13 +14,13 @@ BEGIN
   RETURN QUERY
   SELECT e.name, e.url, e.headers, e.secret, CASE WHEN e.old_secret_until > now_at THEN e.old_secret END, e.state,
          CASE WHEN e.closed_until > now_at THEN extract(epoch FROM e.closed_until - now_at)::double precision * 1000 END,
-         (SELECT s.id::text FROM sluice.source s)
+         (SELECT s.id::text FROM sluice.source s), extract(epoch FROM now_at)::double precision * 1000
   FROM sluice.endpoint e WHERE e.queue = queue AND e.name = ANY (names);
 END
 $$;
 
--- What became of attempts of one endpoint: [{"name", "attempts", "successes", "status", "error", "closed_ms", "gone"}], where
--- status and error are those of the last one. One update of the endpoint's row, whose lock lasts until the transaction ends.
+-- What became of attempts of one endpoint: {"name", "url", "attempts", "successes", "status", "error", "closed_ms", "gone"}, where
+-- status and error are those of the last one. What a URL that it no longer has wants, closed_ms and gone, does not count. One update of the endpoint's row, whose lock lasts until the transaction ends.
 --
 -- Failures that are more than 36 hours apart do not add up: between attempts of one message are at most 24 hours, so an
 -- endpoint with a longer gap has had no message to fail.
@@ -29,14 +30,17 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
   failed boolean := (note ->> 'attempts')::integer > (note ->> 'successes')::integer;
+  is_current boolean := note ->> 'url' = had.url;
   failing_for interval;
 BEGIN
   had.attempts := had.attempts + (note ->> 'attempts')::integer;
   had.successes := had.successes + (note ->> 'successes')::integer;
   had.last_status := note ->> 'status';
   had.last_error := left(note ->> 'error', 200);
-  had.closed_until := greatest(had.closed_until,
-    now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  IF is_current THEN
+    had.closed_until := greatest(had.closed_until,
+      now_at + (note ->> 'closed_ms')::double precision * interval '1 millisecond');
+  END IF;
   IF (note ->> 'successes')::integer > 0 THEN
     had.last_success_at := now_at;
     had.failing_since := NULL;
@@ -52,7 +56,7 @@ BEGIN
     RETURN had;
   END IF;
   failing_for := now_at - had.failing_since;
-  IF (note ->> 'gone')::boolean THEN
+  IF is_current AND (note ->> 'gone')::boolean THEN
     had.state := 'gone';
     had.disabled_reason := 'It has answered 410';
   ELSIF failing_for >= disable_ms * interval '1 millisecond' THEN
@@ -69,9 +73,10 @@ BEGIN
 END
 $$;
 
--- Notes attempts of several endpoints, in the order of their names, so that two workers do not wait for each other. disable_ms:
--- after how long of nothing but failures one is disabled; null: never. Returns those that have changed: event is failing or
--- disabled.
+-- Notes attempts of several endpoints. It waits for no lock: an application that has changed an endpoint in its transaction would
+-- hold up all others, and could wait for one of them in turn. disable_ms: after how long of nothing but failures one is disabled;
+-- null: never. Returns those that have changed, event is failing or disabled, and those that were locked and have nothing noted,
+-- event is locked and reason the URL of the note.
 CREATE FUNCTION sluice_private.note_attempts(queue text, notes jsonb, disable_ms double precision)
 RETURNS TABLE (name text, event text, failing_since timestamptz, reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -81,9 +86,15 @@ DECLARE
   had sluice.endpoint;
   has sluice.endpoint;
 BEGIN
+  -- A worker that no longer answers must not keep the locks.
+  PERFORM set_config('idle_in_transaction_session_timeout', '10s', true);
   FOR note IN SELECT n.value FROM jsonb_array_elements(notes) AS n (value) ORDER BY (n.value ->> 'name') COLLATE "C" LOOP
-    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE;
-    CONTINUE WHEN NOT FOUND;
+    SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = note ->> 'name' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN QUERY SELECT e.name, 'locked', e.failing_since, note ->> 'url' FROM sluice.endpoint e
+      WHERE e.queue = queue AND e.name = note ->> 'name';
+      CONTINUE;
+    END IF;
     has := sluice_private.after_attempts(had, note, disable_ms);
     UPDATE sluice.endpoint e SET
       attempts = has.attempts, successes = has.successes, last_status = has.last_status, last_error = has.last_error,

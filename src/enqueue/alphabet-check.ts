@@ -32,6 +32,18 @@ export async function checkAlphabet(
   }
 }
 
+/** The same for one string. @throws SluiceError OPTION_INVALID */
+export async function checkText(
+  alphabet: Alphabet,
+  execute: Execute,
+  text: string | null,
+  what: string,
+): Promise<void> {
+  if (text === null || alphabet.holdsAll || isAscii(text)) return
+  await alphabet.learnUnknown(execute, [text])
+  refuse(alphabet, text, what, 'OPTION_INVALID')
+}
+
 /** Whether a row may hold a character that the database's encoding lacks. To ask first saves one message a promise. */
 export function mayHoldForeign(alphabet: Alphabet, row: TextRow): boolean {
   if (alphabet.holdsAll) return false

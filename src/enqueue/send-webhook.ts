@@ -5,7 +5,7 @@ import { checkQueueName } from '../queues.ts'
 import { refuseStream } from '../streams.ts'
 import { orEndpointUnknown } from '../table/endpoint/endpoint-unknown.ts'
 import { type SentWebhook, sendWebhook } from '../table/endpoint/send-webhook.ts'
-import { checkAlphabet } from './alphabet-check.ts'
+import { checkAlphabet, checkText } from './alphabet-check.ts'
 import type { EnqueueContext } from './enqueue.ts'
 import { labelOf } from './labels.ts'
 import { readMessage } from './read-message.ts'
@@ -62,6 +62,8 @@ async function send(context: EnqueueContext, tx: unknown, queue: string, event: 
     return await context.sends.run('enqueue', name, [row], (rows) =>
       within(context, tx, async (execute) => {
         await checkAlphabet(context.alphabet, execute, rows, () => NAMES)
+        await checkText(context.alphabet, execute, receivers.owner, 'event.owner')
+        await checkText(context.alphabet, execute, receivers.endpoint, 'event.endpoint')
         return sendWebhook(execute, name, rows[0]!, receivers)
       }),
     )

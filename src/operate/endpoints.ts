@@ -1,8 +1,10 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { checkText } from '../enqueue/alphabet-check.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { OUTBOUND_OPTIONS, type OutboundOptions, resolveOutbound } from '../outbound/options.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
+import type { Alphabet } from '../session/alphabet.ts'
 import { readCalledEndpoints } from '../table/endpoint/call-endpoints.ts'
 import {
   defineEndpoint,
@@ -49,9 +51,11 @@ export interface EndpointRotateOptions extends EndpointChangeOptions {
 
 /** `sluice.endpoints`, and `sluice.operate.endpoints`: who gets the webhooks of a queue. */
 export class Endpoints<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #alphabet: Alphabet
   readonly #operations: Operations
 
-  constructor(operations: Operations) {
+  constructor(alphabet: Alphabet, operations: Operations) {
+    this.#alphabet = alphabet
     this.#operations = operations
   }
 
@@ -74,10 +78,11 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     checkKeys('endpoints.set', options, ['tx'], 'As in endpoints.set(queue, name, endpoint, { tx })')
     const params = readEndpoint(endpoint)
     const [of, checked] = [this.#operations.queue(queue), checkEndpointName(name)]
-    const { outcome, secret } = await this.#operations.administer(
-      (execute) => defineEndpoint(execute, of, checked, params),
-      options.tx,
-    )
+    const { outcome, secret } = await this.#operations.administer(async (execute) => {
+      await checkText(this.#alphabet, execute, params.owner, 'endpoint.owner')
+      for (const type of params.types ?? []) await checkText(this.#alphabet, execute, type, 'endpoint.types')
+      return defineEndpoint(execute, of, checked, params)
+    }, options.tx)
     return secret === null ? { outcome } : { outcome, secret }
   }
 
@@ -137,9 +142,10 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Enables an endpoint, and forgets its failures: its messages go on, and it has the whole time until it is disabled again.
+   * Enables an endpoint, and forgets its failures and its `Retry-After`: its messages go on, and it has the whole time until it is
+   * disabled again.
    *
-   * @returns false if it is enabled already.
+   * @returns false if it is enabled already, and waits for no `Retry-After`.
    * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
    */
   async enable(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {

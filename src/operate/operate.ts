@@ -73,7 +73,7 @@ export class Operate<
     this.schedules = new Schedules(rules, operations)
     this.streams = new Streams(operations)
     this.groups = new Groups(operations)
-    this.endpoints = new Endpoints(operations)
+    this.endpoints = new Endpoints(rules.alphabet, operations)
     this.audit = new Audit(operations)
   }
 

@@ -22,11 +22,12 @@ export interface EndpointTest {
 /** Sends an event that says nothing, with an id that no message has. */
 export async function testEndpoint(endpoint: CalledEndpoint, plan: OutboundPlan): Promise<EndpointTest> {
   const { Poster } = await import('../outbound/poster.ts')
-  const event = { id: `${endpoint.source}_test-${randomUUID()}`, type: 'webhook.test', at: new Date(), payload: '{}' }
+  const { source, nowMs } = endpoint
+  const event = { id: `${source}_test-${randomUUID()}`, type: 'webhook.test', at: new Date(nowMs), payload: '{}' }
   const beganMs = performance.now()
   const took = () => Math.round(performance.now() - beganMs)
   try {
-    const request = webhookRequest(endpoint, event, Date.now())
+    const request = webhookRequest(endpoint, event, nowMs)
     const answer = await new Poster(plan).post(request, new AbortController().signal)
     const { error, status } = verdictOf(answer, Date.now())
     return { delivered: error === null, status, error: null, text: answer.text, durationMs: took() }

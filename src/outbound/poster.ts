@@ -1,9 +1,9 @@
-import { lookup } from 'node:dns'
 import http from 'node:http'
 import https from 'node:https'
 import type { Socket } from 'node:net'
 import { startTimer } from '../basics/start-timer.ts'
 import type { OutboundPlan } from './options.ts'
+import { resolveBy } from './resolve.ts'
 import { type Resolve, Wall } from './wall.ts'
 
 /** A request to a URL that somebody else has chosen. */
@@ -29,7 +29,7 @@ export class Poster {
   /** An idle connection does not keep the process running. */
   readonly #agents = { 'http:': new http.Agent(AGENT), 'https:': new https.Agent(AGENT) }
 
-  constructor(plan: OutboundPlan, resolve: Resolve = lookup) {
+  constructor(plan: OutboundPlan, resolve: Resolve = resolveBy()) {
     this.#plan = plan
     this.#wall = new Wall(plan, resolve)
   }
@@ -67,8 +67,14 @@ export class Poster {
     const isPlain = url.protocol === 'http:'
     const agent = this.#plan.agent ?? this.#agents[isPlain ? 'http:' : 'https:']
     const options = { method: 'POST', headers, agent, lookup: this.#wall.lookup, signal }
-    const request = (isPlain ? http : https).request(url, options, answered.resolve)
+    const request = (isPlain ? http : https).request(url, options, (response) => {
+      // A server that reads no more of the body would keep the connection.
+      response.once('end', () => request.writableFinished || request.destroy())
+      answered.resolve(response)
+    })
     request.on('error', answered.reject)
+    // Without an error: by `101 Switching Protocols`, after which Node has no more to say of the request.
+    request.once('close', () => answered.reject(new Error('the connection was closed without an answer')))
     request.once('socket', (socket) => limitConnecting(request, socket, isPlain ? 'connect' : 'secureConnect'))
     request.end(body)
     try {

@@ -2,7 +2,7 @@ import type { LookupAddress, LookupOptions } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { Addresses } from './addresses.ts'
 
-/** Resolves a name to all of its addresses, as `lookup` of `node:dns` does. */
+/** Resolves a name to all of its addresses. */
 export type Resolve = (
   hostname: string,
   options: LookupOptions & { readonly all: true },

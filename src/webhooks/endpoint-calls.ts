@@ -1,4 +1,5 @@
 import { Gathered } from '../basics/gathered.ts'
+import { pause } from '../basics/pause.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import {
   type AttemptsNote,
@@ -26,7 +27,7 @@ export interface EndpointCallsOptions {
  */
 export class EndpointCalls {
   readonly #reads: Gathered<string, CalledEndpoint | undefined>
-  readonly #notes: Gathered<AttemptsNote, undefined>
+  readonly #notes: Gathered<AttemptsNote, 'noted' | 'locked'>
   readonly #options: EndpointCallsOptions
 
   constructor(options: EndpointCallsOptions) {
@@ -40,9 +41,16 @@ export class EndpointCalls {
     return this.#reads.ask(name)
   }
 
-  /** Resolves when it is committed. */
-  note(note: AttemptsNote): Promise<void> {
-    return this.#notes.ask(note)
+  /**
+   * Resolves when it is committed. While another transaction has locked the endpoint, it asks again for 5 s: the notes of other
+   * endpoints do not wait for that.
+   */
+  async note(note: AttemptsNote): Promise<void> {
+    for (let time = 1; time <= MOST_TIMES; time++) {
+      if ((await this.#notes.ask(note)) === 'noted') return
+      await pause(time * PAUSE_MS)
+    }
+    throw new Error(`another transaction has locked endpoint ${JSON.stringify(note.name)}`)
   }
 
   async #readAll(names: readonly string[]): Promise<readonly (CalledEndpoint | undefined)[]> {
@@ -51,10 +59,10 @@ export class EndpointCalls {
     return names.map((name) => found.get(name))
   }
 
-  async #noteAll(notes: readonly AttemptsNote[]): Promise<readonly undefined[]> {
+  async #noteAll(notes: readonly AttemptsNote[]): Promise<readonly ('noted' | 'locked')[]> {
     const { inTransaction, alphabet, queue, disableMs, onChange } = this.#options
-    const merged = mergedByName(notes)
-    const changes = await inTransaction(async (execute) => {
+    const merged = mergedByUrl(notes)
+    const { changes, locked } = await inTransaction(async (execute) => {
       await alphabet.learnUnknown(
         execute,
         merged.map(({ error }) => error ?? ''),
@@ -63,18 +71,25 @@ export class EndpointCalls {
       return noteAttempts(execute, queue, fitting, disableMs)
     })
     for (const change of changes) onChange(change)
-    return notes.map(() => undefined)
+    const left = new Set(locked.map(keyOf))
+    return notes.map((note) => (left.has(keyOf(note)) ? 'locked' : 'noted'))
   }
 }
 
-/** One note for each endpoint, with the status and the error of its last attempt. */
-function mergedByName(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
+/** One note for each URL of each endpoint, with the status and the error of its last attempt. */
+function mergedByUrl(notes: readonly AttemptsNote[]): readonly AttemptsNote[] {
   const merged = new Map<string, AttemptsNote>()
   for (const note of notes) {
-    const before = merged.get(note.name)
-    merged.set(note.name, before === undefined ? note : mergedWith(before, note))
+    const key = keyOf(note)
+    const before = merged.get(key)
+    merged.set(key, before === undefined ? note : mergedWith(before, note))
   }
   return [...merged.values()]
+}
+
+/** A name has no spaces. */
+function keyOf({ name, url }: Pick<AttemptsNote, 'name' | 'url'>): string {
+  return `${name} ${url}`
 }
 
 function mergedWith(before: AttemptsNote, note: AttemptsNote): AttemptsNote {
@@ -90,3 +105,6 @@ function mergedWith(before: AttemptsNote, note: AttemptsNote): AttemptsNote {
 
 /** In one statement. */
 const MOST = 500
+/** How often a note is tried, 0.1 s, 0.2 s and so on apart. */
+const MOST_TIMES = 10
+const PAUSE_MS = 100

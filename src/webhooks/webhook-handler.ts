@@ -37,9 +37,10 @@ export class WebhookHandler {
     if (found.state === 'gone') return dead(goneText(name))
     // A claim passes over these, but for messages with an ordering key, and those that it had already.
     if (found.state === 'disabled') return { kind: 'snooze', afterMs: DISABLED_MS }
-    if (found.closedMs !== null) return { kind: 'snooze', afterMs: found.closedMs }
+    if (found.closedMs !== null) return { kind: 'snooze', afterMs: Math.min(found.closedMs, DISABLED_MS) }
     const verdict = await this.#attempt(message, message.type, found, signal)
-    await this.#note(name, verdict)
+    await this.#note(found, verdict)
+    if (verdict.gone && (await this.#hasMoved(found))) return { kind: 'retry', error: verdict.error ?? '' }
     return this.#outcomeOf(message, name, verdict)
   }
 
@@ -63,7 +64,7 @@ export class WebhookHandler {
     const event = { id: `${endpoint.source}_${message.id}`, type, at: message.enqueuedAt, payload }
     const poster = await this.#options.poster()
     try {
-      const answer = await poster.post(webhookRequest(endpoint, event, Date.now()), signal)
+      const answer = await poster.post(webhookRequest(endpoint, event, endpoint.nowMs), signal)
       return verdictOf(answer, Date.now())
     } catch (error) {
       // A stop, a lost lease or a cancelled message say nothing about the endpoint.
@@ -72,23 +73,31 @@ export class WebhookHandler {
     }
   }
 
+  /** Whether an endpoint has another URL by now, or may have. */
+  async #hasMoved({ name, url }: CalledEndpoint): Promise<boolean> {
+    const found = await this.#read(name)
+    return found === 'unreachable' || (found !== undefined && found.url !== url)
+  }
+
   /** What became of the message is known, and does not change because it could not be noted. */
-  async #note(name: string, { status, error, closedMs, gone }: AttemptVerdict): Promise<void> {
+  async #note({ name, url }: CalledEndpoint, { status, error, closedMs, gone }: AttemptVerdict): Promise<void> {
     const { calls, plan, report } = this.#options
     try {
-      await calls.note({ name, attempts: 1, successes: error === null ? 1 : 0, status, error, closedMs, gone })
+      await calls.note({ name, url, attempts: 1, successes: error === null ? 1 : 0, status, error, closedMs, gone })
     } catch (thrown) {
       report({ kind: 'endpoint.unnoted', queue: plan.pipeline.queue, endpoint: name, error: toError(thrown) })
     }
   }
 
-  #outcomeOf({ attempt }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
+  #outcomeOf({ attempt, orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
     if (error === null) return ACK
     if (gone) return { kind: 'deadLetter', reason: goneText(name), error }
     if (closedMs === null) return { kind: 'retry', error }
     // Not sooner than the schedule says, so that an endpoint that asks for a second does not use up all attempts.
     const { retry } = this.#options.plan.pipeline
-    return { kind: 'retry', error, afterMs: Math.max(closedMs, retry(attempt, error)) }
+    // One that keeps others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
+    const waitMs = orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS)
+    return { kind: 'retry', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
   }
 }
 

@@ -253,3 +253,22 @@ async function databaseIn(encoding: string): Promise<TestDatabase> {
   onTestFinished(() => database[Symbol.asyncDispose]())
   return database
 }
+
+test('an owner that the encoding lacks is refused, and the transaction of the caller goes on', async () => {
+  const database = await databaseIn('LATIN1')
+  const sluice = startTestSluice(database)
+  const url = 'https://a.example'
+  await sluice.endpoints.set('q', 'e', { url, owner: 'grün' })
+  const tx = await database.pool.connect()
+  try {
+    await tx.query('BEGIN')
+    const refusal = { code: 'OPTION_INVALID', message: expect.stringContaining('owner: expected characters') }
+    const event = { type: 'a', payload: 1 }
+    await expect(sluice.sendWebhook(tx, 'q', { ...event, owner: 'Łódź' })).rejects.toMatchObject(refusal)
+    await expect(sluice.endpoints.set('q', 'f', { url, owner: 'Łódź' }, { tx })).rejects.toMatchObject(refusal)
+    expect(await sluice.sendWebhook(tx, 'q', { ...event, owner: 'grün' })).toMatchObject([{ endpoint: 'e' }])
+    await tx.query('COMMIT')
+  } finally {
+    tx.release()
+  }
+})

@@ -71,6 +71,15 @@ describe('endpoints', () => {
     await sluice.operate.queues.settings.set(queue, { tenantConcurrency: 2 })
     await sluice.endpoints.set(queue, 'f', { url: URL_ })
     expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBe(2)
+    await sluice.operate.queues.settings.set(queue, { tenantConcurrency: null })
+    await sluice.endpoints.set(queue, 'g', { url: URL_ })
+    expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBeUndefined()
+  })
+
+  test('limit the tenants of a queue that has only a rate for them', async ({ sluice, queue }) => {
+    await sluice.operate.queues.settings.set(queue, { tenantRate: { limit: 1_000, per: '1s' } })
+    await sluice.endpoints.set(queue, 'e', { url: URL_ })
+    expect((await sluice.operate.queues.settings.get(queue))?.tenantConcurrency).toBe(5)
   })
 
   test.for([
@@ -94,6 +103,28 @@ describe('endpoints', () => {
       message: expect.stringContaining(`${what}:`),
     })
     await expect(refused).rejects.not.toThrow('topsecret')
+  })
+
+  test.for([
+    ['name', { name: '' }],
+    ['name', { name: null }],
+    ['queue', { queue: 'a b' }],
+    ['owner', { owner: 'x'.repeat(256) }],
+    ['url', { url: null }],
+    ['url', { url: `https://a.example/${'x'.repeat(2_000)}` }],
+    ['types', { types: [] }],
+    ['headers', { headers: '[]' }],
+  ] as const)('are refused in SQL without their secret: %s as %o', async ([what, wrong], { database, queue }) => {
+    const secret = `whsec_${randomBytes(32).toString('base64')}`
+    const given = { queue, name: 'e', url: URL_, owner: null, types: null, headers: '{}', ...wrong }
+    const error: unknown = await database
+      .sql('SELECT sluice.endpoint_set($1, $2, $3, $4, $5::text[], $6::jsonb, secret => $7)', [
+        ...Object.values(given),
+        secret,
+      ])
+      .catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(`^${what}: expected`) })
+    expect(JSON.stringify({ ...(error as object) })).not.toContain(secret)
   })
 
   test('that are unknown cannot be changed', async ({ sluice, queue }) => {

@@ -67,6 +67,29 @@ describe('a disabled endpoint', () => {
     expect(receiver.received).toEqual([])
   })
 
+  test('is enabled like one that waits by Retry-After, which is looked at every five minutes if it is ordered', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url, ordered: true })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
+    receiver.answer = answering(503, { 'retry-after': '86400' })
+    const failed = async () => (await messagesOf(database, queue))[0]
+    await sendDue(sluice, queue, receiver)
+    expect(await failed()).toMatchObject({ attempt: 1, due_in: expect.toSatisfy((seconds: number) => seconds <= 300) })
+    await makeDue(database, queue)
+    expect((await sendDue(sluice, queue, receiver)).counts).toMatchObject({ snoozed: 1 })
+    expect(await failed()).toMatchObject({ attempt: 1, due_in: expect.toSatisfy((seconds: number) => seconds <= 300) })
+    expect(await sluice.endpoints.enable(queue, 'e')).toBe(true)
+    expect(await sluice.endpoints.enable(queue, 'e')).toBe(false)
+    receiver.answer = answering(204)
+    await makeDue(database, queue)
+    await sendDue(sluice, queue, receiver)
+    expect(await messagesOf(database, queue)).toEqual([])
+  })
+
   test('has answered to nothing but failures for five days, after a warning', async ({
     database,
     sluice,
@@ -142,5 +165,44 @@ describe('a disabled endpoint', () => {
     const { deadLetters } = await sluice.operate.deadLetters.list({ queue })
     expect(deadLetters.map(({ reason }) => reason)).toEqual(Array(3).fill('endpoint "e" is gone: it has answered 410'))
     expect(await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)).toEqual([])
+  })
+
+  test('is not one whose old URL has answered 410 or Retry-After', async ({ sluice, queue, receiver }) => {
+    const moves = { '/a': '/b', '/b': '/c' } as const
+    await sluice.endpoints.set(queue, 'e', { url: `${receiver.url}/a` })
+    for (let n = 0; n < 2; n++) await sluice.sendWebhook(sluice.ownTransaction, queue, EVENT)
+    receiver.answer = async ({ path }, response) => {
+      if (path === '/c') return void response.writeHead(204).end()
+      const url = `${receiver.url}${moves[path as '/a' | '/b']}`
+      await sluice.endpoints.set(queue, 'e', { url })
+      response.writeHead(path === '/a' ? 410 : 503, { 'retry-after': '86400' }).end()
+    }
+    for (let n = 0; n < 2; n++) {
+      await sendDue(sluice, queue, receiver, { concurrency: 1, batchSize: 1, retry: { kind: 'fixed', delay: '1h' } })
+    }
+    expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ state: 'enabled', closedUntil: null })
+    expect((await sluice.operate.deadLetters.list({ queue })).deadLetters).toEqual([])
+  })
+
+  test('that was gone is enabled by a new URL, and one that was disabled is not', async ({
+    sluice,
+    queue,
+    receiver,
+  }) => {
+    await sluice.endpoints.set(queue, 'gone', { url: `${receiver.url}/old` })
+    await sluice.endpoints.set(queue, 'off', { url: `${receiver.url}/old` })
+    receiver.answer = answering(410)
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { ...EVENT, endpoint: 'gone' })
+    await sendDue(sluice, queue, receiver)
+    await sluice.endpoints.disable(queue, 'off')
+    for (const name of ['gone', 'off']) {
+      await sluice.endpoints.set(queue, name, { url: `${receiver.url}/old`, owner: 'acme' })
+      expect(await sluice.endpoints.get(queue, name)).toMatchObject({ state: name === 'gone' ? 'gone' : 'disabled' })
+      await sluice.endpoints.set(queue, name, { url: `${receiver.url}/new` })
+    }
+    expect(await sluice.endpoints.list(queue)).toMatchObject([
+      { name: 'gone', state: 'enabled', failingSince: null, disabledAt: null, disabledReason: null },
+      { name: 'off', state: 'disabled' },
+    ])
   })
 })

@@ -1,5 +1,5 @@
 import { Webhook } from 'standardwebhooks'
-import { describe, expect } from 'vitest'
+import { describe, expect, onTestFinished, vi } from 'vitest'
 import { answering } from '../support/servers/receiver.ts'
 import { waitFor } from '../support/wait.ts'
 import { makeDue, messagesOf, sendDue, test } from '../support/webhooks.ts'
@@ -73,6 +73,19 @@ describe('webhooks', () => {
     expect(verify(rotated)).toMatchObject({ data: { text: 'é' } })
     expect(() => verify(rotated, before)).toThrow()
     expect((await sluice.endpoints.get(queue, 'e'))?.oldSecretUntil).toBeInstanceOf(Date)
+  })
+
+  test('have the time of the database, whatever the clock of the worker says', async ({ sluice, queue, receiver }) => {
+    await sluice.endpoints.set(queue, 'e', { url: receiver.url })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    const nowMs = Date.now()
+    const clock = vi.spyOn(Date, 'now').mockReturnValue(nowMs - 86_400_000)
+    onTestFinished(() => clock.mockRestore())
+    await sendDue(sluice, queue, receiver)
+    await sluice.endpoints.test(queue, 'e', receiver.reach)
+    const times = receiver.received.map(({ headers }) => Number(headers['webhook-timestamp']))
+    expect(times).toHaveLength(2)
+    for (const time of times) expect(Math.abs(time - nowMs / 1_000)).toBeLessThan(3_600)
   })
 
   test('tries a failed message again by its schedule, and keeps what was answered', async ({
@@ -160,6 +173,33 @@ describe('webhooks', () => {
     await waitFor(() => of('/quick').length === 20, { what: 'the requests of the other endpoint' })
     expect(of('/slow')).toHaveLength(5)
     await running.stop()
+  })
+
+  test('one endpoint that a transaction has locked holds no other up', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+    log,
+  }) => {
+    for (const name of ['a', 'b']) await sluice.endpoints.set(queue, name, { url: `${receiver.url}/${name}` })
+    const client = await database.pool.connect()
+    try {
+      await client.query('BEGIN')
+      await sluice.endpoints.set(queue, 'a', { url: `${receiver.url}/a`, owner: 'x' }, { tx: client })
+      for (const endpoint of ['a', 'b'])
+        await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1, endpoint })
+      const sent = sendDue(sluice, queue, receiver)
+      await waitFor(async () => (await sluice.endpoints.get(queue, 'b'))?.successes === 1, { what: 'the note of b' })
+      // It waits for nothing of the worker.
+      await sluice.endpoints.set(queue, 'b', { url: `${receiver.url}/b`, owner: 'x' }, { tx: client })
+      await sent
+      await client.query('ROLLBACK')
+    } finally {
+      client.release()
+    }
+    expect(log.of('endpoint.unnoted')).toMatchObject([{ endpoint: 'a' }])
+    expect(await messagesOf(database, queue)).toEqual([])
   })
 
   test('of an ordered endpoint go one after another, and a failed one keeps the next back', async ({

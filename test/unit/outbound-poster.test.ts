@@ -1,5 +1,7 @@
 import type { LookupAddress } from 'node:dns'
-import { describe, expect, test } from 'vitest'
+import { Agent } from 'node:http'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { type OutboundOptions, resolveOutbound } from '../../src/outbound/options.ts'
 import { Poster } from '../../src/outbound/poster.ts'
 import type { Resolve } from '../../src/outbound/wall.ts'
@@ -9,12 +11,32 @@ import { waitFor } from '../support/wait.ts'
 const going = new AbortController().signal
 const BODY = Buffer.from('{"a":"é"}')
 
-function posterFor(receiver: Receiver, options: OutboundOptions = {}, resolve?: Resolve): Poster {
+function posterFor(receiver: Pick<Receiver, 'reach'>, options: OutboundOptions = {}, resolve?: Resolve): Poster {
   return new Poster(resolveOutbound('test', { ...receiver.reach, ...options }), resolve)
 }
 
 function requestTo(url: string) {
   return { url, headers: { 'content-length': String(BODY.byteLength), 'x-own': 'yes' }, body: BODY }
+}
+
+/** A server that answers with bytes of its own, until the test ends. */
+async function startSocketServer(onSocket: (socket: Socket) => void): Promise<Pick<Receiver, 'url' | 'reach'>> {
+  const sockets: Socket[] = []
+  const server = createServer((socket) => {
+    sockets.push(socket)
+    socket.on('error', () => undefined)
+    onSocket(socket)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    reach: { allowHttp: true, ports: [port], networks: ['127.0.0.0/8'] },
+  }
 }
 
 describe('a request', () => {
@@ -95,6 +117,32 @@ describe('a request', () => {
     await waitFor(() => isClosed, { what: 'the end of the connection' })
     // What is on its way through the buffers of both systems as well.
     expect(sent).toBeLessThan(16 * 2 ** 20)
+  })
+
+  test('ends without an answer when the server switches to another protocol', async () => {
+    const server = await startSocketServer((socket) => {
+      socket.once('data', () =>
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'),
+      )
+    })
+    await expect(posterFor(server).post(requestTo(server.url), going)).rejects.toThrow(
+      'the connection was closed without an answer',
+    )
+  })
+
+  test('closes the connection of a server that answers before it has read the body', async () => {
+    const server = await startSocketServer((socket) => {
+      socket.once('data', () => {
+        socket.pause()
+        socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n')
+      })
+    })
+    const agent = new Agent({ keepAlive: true })
+    const body = Buffer.alloc(64 * 2 ** 20)
+    const request = { url: server.url, headers: { 'content-length': String(body.byteLength) }, body }
+    expect(await posterFor(server, { agent }).post(request, going)).toMatchObject({ status: 200 })
+    const open = () => [...Object.values(agent.sockets), ...Object.values(agent.freeSockets)].flat()
+    await waitFor(() => open().length === 0, { what: 'the end of the connection' })
   })
 
   test('ends when its signal aborts', async () => {

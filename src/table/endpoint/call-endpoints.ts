@@ -14,6 +14,8 @@ export interface CalledEndpoint {
   readonly closedMs: number | null
   /** The name of the database. */
   readonly source: string
+  /** The database's time, in milliseconds since 1970. */
+  readonly nowMs: number
 }
 
 /** The endpoints with these names, by name. */
@@ -30,7 +32,9 @@ export async function readCalledEndpoints(
       const headers = JSON.parse(textOf(row, 'headers')) as Readonly<Record<string, string>>
       const state = textOf(row, 'state') as EndpointState
       const closedMs = numberOrNull(row, 'closed_ms')
-      return [name, { name, url: textOf(row, 'url'), headers, secrets, state, closedMs, source: textOf(row, 'source') }]
+      const [url, source] = [textOf(row, 'url'), textOf(row, 'source')]
+      const nowMs = numberOrNull(row, 'now_ms') ?? 0
+      return [name, { name, url, headers, secrets, state, closedMs, source, nowMs }]
     }),
   )
 }
@@ -38,6 +42,8 @@ export async function readCalledEndpoints(
 /** What became of attempts of an endpoint: `status` and `error` of the last one. */
 export interface AttemptsNote {
   readonly name: string
+  /** Where they went: the endpoint may have another URL by now. */
+  readonly url: string
   readonly attempts: number
   readonly successes: number
   /** Null: it had no answer. */
@@ -58,8 +64,16 @@ export interface EndpointChange {
   readonly reason: string
 }
 
+/** What came of noting. */
+export interface Noted {
+  /** Endpoints that are failing or disabled from now on. */
+  readonly changes: readonly EndpointChange[]
+  /** Notes that were not taken, because another transaction has locked the endpoint. */
+  readonly locked: readonly Pick<AttemptsNote, 'name' | 'url'>[]
+}
+
 /**
- * Notes attempts, and returns which endpoints are failing or disabled from now on.
+ * Notes attempts. It waits for no lock.
  *
  * @param disableMs after how long of nothing but failures an endpoint is disabled; null: never
  */
@@ -68,21 +82,26 @@ export async function noteAttempts(
   queue: string,
   notes: readonly AttemptsNote[],
   disableMs: number | null,
-): Promise<readonly EndpointChange[]> {
+): Promise<Noted> {
   const stored = notes.map(({ closedMs, ...note }) => ({ ...note, closed_ms: closedMs }))
   const rows = await execute(NOTE, [queue, JSON.stringify(stored), disableMs])
-  return rows.map((row) => ({
-    name: textOf(row, 'name'),
-    event: textOf(row, 'event') === 'failing' ? 'failing' : 'disabled',
-    failingSince: dateOrNull(row, 'failing_since'),
-    reason: textOf(row, 'reason'),
-  }))
+  const isLocked = (row: (typeof rows)[number]) => textOf(row, 'event') === 'locked'
+  const changes = rows
+    .filter((row) => !isLocked(row))
+    .map((row) => ({
+      name: textOf(row, 'name'),
+      event: textOf(row, 'event') === 'failing' ? ('failing' as const) : ('disabled' as const),
+      failingSince: dateOrNull(row, 'failing_since'),
+      reason: textOf(row, 'reason'),
+    }))
+  const locked = rows.filter(isLocked).map((row) => ({ name: textOf(row, 'name'), url: textOf(row, 'reason') }))
+  return { changes, locked }
 }
 
 const CALLED = statement(
   'endpoints_to_call',
   `
-SELECT e.name, e.url, e.headers::text AS headers, e.secret, e.old_secret, e.state, e.closed_ms, e.source
+SELECT e.name, e.url, e.headers::text AS headers, e.secret, e.old_secret, e.state, e.closed_ms, e.source, e.now_ms
 FROM sluice_private.endpoints_to_call($1::text, $2::text[]) e`,
 )
 
