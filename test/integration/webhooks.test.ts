@@ -186,13 +186,13 @@ describe('webhooks', () => {
     const client = await database.pool.connect()
     try {
       await client.query('BEGIN')
-      await sluice.endpoints.set(queue, 'a', { url: `${receiver.url}/a`, owner: 'x' }, { tx: client })
+      await sluice.endpoints.set(queue, 'a', { url: `${receiver.url}/a`, types: ['a'] }, { tx: client })
       for (const endpoint of ['a', 'b'])
         await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1, endpoint })
       const sent = sendDue(sluice, queue, receiver)
       await waitFor(async () => (await sluice.endpoints.get(queue, 'b'))?.successes === 1, { what: 'the note of b' })
       // It waits for nothing of the worker.
-      await sluice.endpoints.set(queue, 'b', { url: `${receiver.url}/b`, owner: 'x' }, { tx: client })
+      await sluice.endpoints.set(queue, 'b', { url: `${receiver.url}/b`, types: ['a'] }, { tx: client })
       await sent
       await client.query('ROLLBACK')
     } finally {

@@ -18,6 +18,11 @@ function requestAt(nowMs: number, secrets: readonly string[] = [SECRET]) {
   return { headers, body: body.toString() }
 }
 
+function withHeader(name: string, value: string) {
+  const { headers, body } = requestAt(Date.now())
+  return { headers: { ...headers, [name]: value }, body }
+}
+
 /** What receivers are to accept, by the secret `SECRET`, and what not. */
 const CASES = [
   ['one that is signed', requestAt(Date.now()), true],
@@ -25,6 +30,9 @@ const CASES = [
   ['one that another has signed', requestAt(Date.now(), [OTHER]), false],
   ['one that was changed', { ...requestAt(Date.now()), body: '{}' }, false],
   ['an old one', requestAt(Date.now() - HOUR_MS), false],
+  ['one without headers', { ...requestAt(Date.now()), headers: {} }, false],
+  ['one without a time', withHeader('webhook-timestamp', 'now'), false],
+  ['one whose signature is no base64', withHeader('webhook-signature', 'v1,a é'), false],
 ] as const
 
 const WITHOUT_PYTHON = spawnSync('python3', ['--version']).status !== 0
