@@ -1,31 +1,24 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
+import { BrokerServer } from './broker-server.ts'
 import { programOnPath } from './program-on-path.ts'
 
-/** A RabbitMQ server, with a port and a folder that it keeps when it is killed and started again. */
-export class RabbitmqServer {
-  readonly port: number
-  readonly #program: string
-  readonly #folder: string
+/** A RabbitMQ server. */
+export class RabbitmqServer extends BrokerServer {
   readonly #environment: NodeJS.ProcessEnv
   /** Names of Erlang's nodes, of this server alone: the machine's own would outlive it. */
   readonly #names: ChildProcess
-  #process: ChildProcess | undefined
 
   private constructor(program: string, folder: string, port: number, environment: NodeJS.ProcessEnv) {
-    this.port = port
-    this.#program = program
-    this.#folder = folder
+    super(port, folder, { program, args: [], environment, logsTo: 'stdout', upLine: 'Server startup complete' })
     this.#environment = environment
     this.#names = spawn('epmd', { stdio: 'ignore', env: environment })
     this.#names.on('error', () => undefined)
-    process.once('exit', this.#kill)
+    process.once('exit', this.#killNames)
   }
 
   /** @returns undefined if RabbitMQ is not installed */
@@ -46,30 +39,6 @@ export class RabbitmqServer {
     return `amqp://127.0.0.1:${this.port}`
   }
 
-  /** Resolves when it accepts connections. */
-  async run(): Promise<void> {
-    const child = spawn(this.#program, { stdio: ['ignore', 'pipe', 'ignore'], env: this.#environment })
-    this.#process = child
-    const log: string[] = []
-    const up = Promise.withResolvers<void>()
-    createInterface(child.stdout).on('line', (line) => {
-      if (log.push(line) > LOG_LINES) log.shift()
-      if (line.includes('Server startup complete')) up.resolve()
-    })
-    child.on('error', up.reject)
-    child.on('exit', () => up.reject(new Error(`rabbitmq-server did not start:\n${log.join('\n')}`)))
-    await up.promise
-  }
-
-  /** It does nothing any more, and its connections stay open. */
-  freeze(): void {
-    this.#process?.kill('SIGSTOP')
-  }
-
-  thaw(): void {
-    this.#process?.kill('SIGCONT')
-  }
-
   /** Whether it has too little memory, and so blocks the connections that publish. */
   async beShortOfMemory(isShort: boolean): Promise<void> {
     const call = `vm_memory_monitor set_vm_memory_high_watermark [${isShort ? '0.0000001' : '0.8'}]`
@@ -78,35 +47,18 @@ export class RabbitmqServer {
 
   /** Ends it as a system does that shuts down, and starts it again. */
   async restart(): Promise<void> {
-    await this.#end('SIGTERM')
+    await this.end('SIGTERM')
     await this.run()
   }
 
-  async kill(): Promise<void> {
-    await this.#end('SIGKILL')
-  }
-
-  /** Ends it, and removes what it has stored. */
-  async stop(): Promise<void> {
+  override async stop(): Promise<void> {
     await this.kill()
-    this.#names.kill('SIGKILL')
-    process.off('exit', this.#kill)
-    await rm(this.#folder, { recursive: true, force: true })
+    this.#killNames()
+    process.off('exit', this.#killNames)
+    await super.stop()
   }
 
-  async #end(signal: NodeJS.Signals): Promise<void> {
-    const child = this.#process
-    this.#process = undefined
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
-    const ended = once(child, 'exit')
-    child.kill(signal)
-    await ended
-  }
-
-  readonly #kill = (): void => {
-    this.#process?.kill('SIGKILL')
-    this.#names.kill('SIGKILL')
-  }
+  readonly #killNames = (): void => void this.#names.kill('SIGKILL')
 }
 
 /** Nothing outside of the folder is read or written, and nobody but this machine reaches it. */
@@ -140,4 +92,3 @@ const DEBIAN = '/usr/lib/rabbitmq/bin'
 const NODE = 'sluice@localhost'
 /** Two programs of Erlang talk to each other if they have the same. */
 const COOKIE = 'sluice'
-const LOG_LINES = 50
