@@ -1,5 +1,7 @@
 import { attempted } from '../basics/attempted.ts'
 import { checkKeys } from '../basics/check-keys.ts'
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { isPromise } from '../basics/is-promise.ts'
 import { readOptions } from '../enqueue/options.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { checkSize } from '../enqueue/read-payload.ts'
@@ -91,10 +93,8 @@ function foundIn({ source }: InboxPlan, received: ReceivedMessage): Facts {
 function readBy({ read }: InboxPlan, received: ReceivedMessage): ReadMessage {
   if (read === undefined) return {}
   const said = read(received)
-  if (said instanceof Promise) {
-    said.catch(() => undefined)
-    throw expected('OPTION_INVALID', 'read', 'an object, and not later', said)
-  }
+  ignoreRejection(said)
+  if (isPromise(said)) throw expected('OPTION_INVALID', 'read', 'an object, and not later', said)
   checkKeys('read', said, ['id', 'source', 'type', 'orderingKey', 'payload'], 'As in { id: headers.id }')
   return said
 }

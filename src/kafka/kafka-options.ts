@@ -1,4 +1,5 @@
 import type { ProducerOptions } from '@platformatic/kafka'
+import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { OutgoingMessage } from '../relay/destination.ts'
@@ -48,13 +49,11 @@ export interface KafkaPlan {
 export function resolveKafka(options: KafkaOptions): KafkaPlan {
   checkKeys('kafka', options, ['servers', 'topic', 'connection'], REMEDY)
   const { servers, topic, connection } = options
-  const all: readonly unknown[] = Array.isArray(servers) ? servers : [servers]
-  const named = all.filter((server) => typeof server === 'string' && /^\S+$/.test(server)) as string[]
-  if (named.length === 0 || named.length < all.length)
-    throw expected('OPTION_INVALID', 'kafka.servers', 'one or more addresses', servers, REMEDY)
+  const named = addressesOf('kafka.servers', servers, REMEDY, WITHOUT_SPACES)
   const wrong = typeof topic === 'function' ? undefined : wrongTopic(topic)
   if (wrong !== undefined) throw expected('OPTION_INVALID', 'kafka.topic', `${wrong}, or a function`, topic, REMEDY)
-  return { servers: named, topic, connection: connection ?? {} }
+  return { servers: [...named], topic, connection: connection ?? {} }
 }
 
+const WITHOUT_SPACES = { isAddress: (server: string) => /^\S+$/.test(server), wanted: 'one or more addresses' }
 const REMEDY = "As in kafka({ servers: ['a:9092', 'b:9092'], topic: 'shop.orders' })"

@@ -1,5 +1,4 @@
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
-import { expected } from '../errors.ts'
 
 /** Options of the client that a user may give. */
 export type ClientOptions = Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'>
@@ -17,13 +16,6 @@ export function connectOnce(servers: readonly string[], options: ClientOptions |
     reconnect: false,
     waitOnFirstConnect: false,
   })
-}
-
-/** @throws SluiceError OPTION_INVALID */
-export function serversOf(what: string, servers: unknown, remedy: string): readonly string[] {
-  const all: unknown = typeof servers === 'string' ? [servers] : servers
-  if (Array.isArray(all) && all.length > 0 && all.every((server) => typeof server === 'string')) return all
-  throw expected('OPTION_INVALID', what, 'one or more addresses', servers, remedy)
 }
 
 /** A server that is stopped accepts a connection and says nothing. There may be others. */

@@ -1,8 +1,9 @@
 import { AckPolicy, type ConsumerConfig, type ConsumerInfo, jetstream } from '@nats-io/jetstream'
+import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
-import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
+import { type ClientOptions, connectOnce } from './connect.ts'
 import { NatsReceiver, WAIT_MS } from './nats-receiver.ts'
 
 /** From where an inbox receives in NATS JetStream. */
@@ -26,7 +27,7 @@ export interface FromNatsOptions {
  */
 export function fromNats(options: FromNatsOptions): Receiver {
   checkKeys('fromNats', options, ['servers', 'stream', 'consumer', 'connection'], REMEDY)
-  const servers = serversOf('fromNats.servers', options.servers, REMEDY)
+  const servers = addressesOf('fromNats.servers', options.servers, REMEDY)
   for (const name of ['stream', 'consumer'] as const) {
     if (typeof options[name] !== 'string' || options[name] === '')
       throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)

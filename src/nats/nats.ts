@@ -1,10 +1,11 @@
 import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
+import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
-import { connectOnce, serversOf } from './connect.ts'
+import { connectOnce } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
 import { wrongSubject } from './subject.ts'
@@ -20,7 +21,7 @@ import { wrongSubject } from './subject.ts'
 export function nats(options: NatsOptions): Destination {
   checkKeys('nats', options, ['servers', 'subject', 'stream', 'connection'], REMEDY)
   const { subject, stream } = options
-  const servers = serversOf('nats.servers', options.servers, REMEDY)
+  const servers = addressesOf('nats.servers', options.servers, REMEDY)
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
