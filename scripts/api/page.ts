@@ -105,18 +105,18 @@ const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authori
 
 /** The other entries, and the guides that they belong to. */
 const SEE = {
-  kafka: 'See [relays](relay.md).',
-  nats: 'See [relays](relay.md) and the [inbox](inbox.md).',
-  otel: 'See [telemetry](telemetry.md).',
-  rabbitmq: 'See [relays](relay.md) and the [inbox](inbox.md).',
-  redis: 'See [relays](relay.md) and the [inbox](inbox.md).',
+  kafka: 'See [relays](../guides/relay.md).',
+  nats: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
+  otel: 'See [telemetry](../guides/telemetry.md).',
+  rabbitmq: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
+  redis: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
 }
 const OTHERS = Object.keys(SEE) as (keyof typeof SEE)[]
 const fileOf = <Entry extends keyof typeof SEE>(entry: Entry) => `src/${entry}.ts` as const
 
 const REST = 'More'
 
-/** The text of docs/api.md, from the doc comments of all that is exported. */
+/** The text of docs/reference/api.md, from the doc comments of all that is exported. */
 export function apiPage(): string {
   const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/testing.ts', ...OTHERS.map(fileOf)])
   const listed = SECTIONS.flatMap(([, names]) => names)
@@ -130,11 +130,11 @@ export function apiPage(): string {
       ...(heading === 'Errors' ? ['### Codes', errorCodes()] : []),
     ]),
     '## sluice/http',
-    'See [queues over HTTP](http.md).',
+    'See [queues over HTTP](../guides/http.md).',
     ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
     ...OTHERS.flatMap((entry) => [`## sluice/${entry}`, SEE[entry], ...entries[fileOf(entry)].map(sectionOf)]),
     '## sluice/testing',
-    'See [testing your code](testing.md).',
+    'See [testing your code](../guides/testing.md).',
     ...testing.map(sectionOf),
   ]
   return `${parts.join('\n\n')}\n`
@@ -144,9 +144,9 @@ function isIn(exported: readonly Export[], statement: Export['statement']): bool
   return exported.some((each) => each.name !== '' && each.statement === statement)
 }
 
-/** Every code, with the first sentence of its section in docs/errors.md and a link to the rest. */
+/** Every code, with the first sentence of its section in docs/reference/errors.md and a link to the rest. */
 function errorCodes(): string {
-  const page = readFileSync(join(ROOT, 'docs/errors.md'), 'utf8')
+  const page = readFileSync(join(ROOT, 'docs/reference/errors.md'), 'utf8')
   const rows = [...page.matchAll(/^### (\w+)\n\n([\s\S]*?)(?=\n#|$(?![\s\S]))/gm)].map(([, name = '', text = '']) => {
     const meaning = text.split(/\n\n/)[0]!.trim().replaceAll('\n', ' ').replaceAll('|', '\\|')
     return `| [\`${name}\`](errors.md#${name.toLowerCase()}) | ${meaning} |`

@@ -28,7 +28,7 @@ export type HttpHandler = (request: Request) => Promise<Response>
 
 /**
  * Serves queues over HTTP, to programs in any language: enqueue, claim, renew, settle, release, pop and count. It is a function
- * of the Fetch API, for `Bun.serve`, Deno, Hono, Next.js and, with an adapter, Node. See docs/http.md.
+ * of the Fetch API, for `Bun.serve`, Deno, Hono, Next.js and, with an adapter, Node. See docs/guides/http.md.
  *
  * @param sluice what `createSluice` returned.
  *

@@ -11,4 +11,4 @@ export function remedyOf(cause: Error | undefined): string {
 }
 
 const DEADLOCK =
-  '. In transactional mode a batch keeps the row locks of its handlers until it ends: see docs/workers.md#row-locks-and-deadlocks'
+  '. In transactional mode a batch keeps the row locks of its handlers until it ends: see docs/guides/workers.md#row-locks-and-deadlocks'

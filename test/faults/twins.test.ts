@@ -16,7 +16,7 @@ const SOON_MS = 5_000
 
 /**
  * For each verdict that comes soon, one of the twins that it alone catches, where there is one: it shows that the auditor can
- * see this. `npm run faults -- --twins` runs all of them, and their table is in docs/reliability.md.
+ * see this. `npm run faults -- --twins` runs all of them, and their table is in docs/internals/reliability.md.
  */
 const BROKEN = [...new Set(CHECKS.flatMap(({ verdict }) => twinFor(verdict) ?? []))]
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect } from 'vitest'
 import { test } from '../support/test.ts'
 
-const PAGE = readFileSync(new URL('../../docs/sql.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../docs/reference/sql.md', import.meta.url), 'utf8')
 
 const VIEWS = `
 SELECT c.relname AS name, obj_description(c.oid) AS comment,
@@ -25,7 +25,7 @@ interface Documented {
   readonly rows: string
 }
 
-describe('docs/sql.md', () => {
+describe('docs/reference/sql.md', () => {
   test('has every view and column, with the comments in the database', async ({ database }) => {
     for (const { name, comment, rows } of await database.sql<Documented>(VIEWS)) {
       const section = sectionOf(`## sluice.${name}`)

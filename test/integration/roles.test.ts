@@ -602,7 +602,7 @@ describe('the roles', () => {
   )
 
   test('may call the functions that the page on security lists for operators and administrators, and no others', () => {
-    const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8')
+    const page = readFileSync(new URL('../../docs/reference/security.md', import.meta.url), 'utf8')
     for (const [role, lesser] of [
       ['sluice_operator', 'sluice_reader'],
       ['sluice_admin', 'sluice_operator'],

@@ -8,7 +8,7 @@ import { runCli } from '../support/processes/run-cli.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
 
-const PAGE = readFileSync(new URL('../../docs/troubleshooting.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../docs/guides/troubleshooting.md', import.meta.url), 'utf8')
 const SECTIONS = PAGE.split(/^### /m)
   .slice(1)
   .map((section) => {
@@ -24,7 +24,7 @@ test('the page has twenty-one situations, and each of them is made here', () => 
   expect(SECTIONS).toHaveLength(21)
 })
 
-describe('docs/troubleshooting.md', () => {
+describe('docs/guides/troubleshooting.md', () => {
   test.each(SECTIONS)('$heading', async ({ heading, command, output }) => {
     const database = await createTestDatabase(command.startsWith('doctor') ? { serverUrl: await healthyServer() } : {})
     onTestFinished(() => database[Symbol.asyncDispose]())

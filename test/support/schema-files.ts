@@ -13,7 +13,7 @@ export interface SchemaObject {
 
 const CREATE = /^CREATE (?:UNLOGGED )?(TABLE|VIEW|FUNCTION) (sluice(?:_private)?\.\w+)/gm
 const DOCUMENTED = new Set(
-  readFileSync(new URL('../../docs/sql.md', import.meta.url), 'utf8')
+  readFileSync(new URL('../../docs/reference/sql.md', import.meta.url), 'utf8')
     .match(/^#{2,3} sluice\.\w+/gm)
     ?.map((heading) => heading.replace(/^#+ /, '')),
 )

@@ -3,13 +3,13 @@ import { expect, test } from 'vitest'
 import { apiPage } from '../../scripts/api/page.ts'
 import { ERROR_CODES } from '../../src/errors.ts'
 
-const PAGE = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../docs/reference/api.md', import.meta.url), 'utf8')
 
-test('docs/api.md says what the doc comments say: npm run docs:api writes it', () => {
+test('docs/reference/api.md says what the doc comments say: npm run docs:api writes it', () => {
   expect(PAGE).toBe(apiPage())
 })
 
-test('docs/api.md has every error code', () => {
+test('docs/reference/api.md has every error code', () => {
   const rows = [...PAGE.matchAll(/^\| \[`(\w+)`\]/gm)].map(([, code]) => code)
   expect(rows.sort()).toEqual([...ERROR_CODES].sort())
 })

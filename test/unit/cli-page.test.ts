@@ -4,9 +4,9 @@ import type { Command } from 'commander'
 import { describe, expect, test } from 'vitest'
 import { createProgram } from '../../src/cli/program.ts'
 
-const PAGE = readFileSync(join(import.meta.dirname, '../../docs/cli.md'), 'utf8')
+const PAGE = readFileSync(join(import.meta.dirname, '../../docs/reference/cli.md'), 'utf8')
 
-describe('docs/cli.md', () => {
+describe('docs/reference/cli.md', () => {
   const commands = leavesOf(createProgram())
 
   test.for(commands.map((command) => [usageOf(command), command] as const))(

@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { webhookRequest } from '../../src/outbound/webhook-request.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGE = readFileSync(join(ROOT, 'docs/webhooks.md'), 'utf8')
+const PAGE = readFileSync(join(ROOT, 'docs/guides/webhooks.md'), 'utf8')
 
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 const OTHER = `whsec_${Buffer.alloc(32, 8).toString('base64')}`
@@ -38,7 +38,7 @@ const CASES = [
 const WITHOUT_PYTHON = spawnSync('python3', ['--version']).status !== 0
 if (WITHOUT_PYTHON) process.emitWarning('python3 is missing: the receiver in Python is not tried')
 
-describe('the receivers in docs/webhooks.md', () => {
+describe('the receivers in docs/guides/webhooks.md', () => {
   test.for(CASES)('take %s as it is: TypeScript', async ([, { headers, body }, isTaken]) => {
     const file = join(folder(), 'verify-webhook.ts')
     writeFileSync(file, blockOf('ts', '// verify-webhook.ts'))

@@ -7,13 +7,14 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench', 'test/support'].flatMap((folder) =>
+const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
+const PAGES = ['.', 'docs', ...SHELVES, 'docs/decisions', 'examples', 'demo', 'bench', 'test/support'].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
 
-/** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
+/** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */
 const WITH_PROMISES = [
   'audit',
   'streams',
@@ -29,7 +30,7 @@ const WITH_PROMISES = [
   'webhooks',
 ]
 
-/** The other pages without the words below. docs/api.md has those of the doc comments, docs/reliability.md those of the results. */
+/** The other pages without the words below. docs/reference/api.md has those of the doc comments, docs/internals/reliability.md those of the results. */
 const PLAIN = [
   'queues',
   'guarantees',
@@ -58,7 +59,7 @@ const QUOTE = /“([^”]+)” in `(test\/[^`]+)`/g
 
 describe('the documentation', () => {
   test('has every error code, and no other', () => {
-    const page = PAGES.find(({ path }) => path === 'docs/errors.md')?.text ?? ''
+    const page = PAGES.find(({ path }) => path === 'docs/reference/errors.md')?.text ?? ''
     expect([...page.matchAll(/^### (\w+)$/gm)].map((match) => match[1]).sort()).toEqual([...ERROR_CODES].sort())
   })
 
@@ -79,14 +80,14 @@ describe('the documentation', () => {
     expect(quotes.filter(({ name, file }) => !read(join(ROOT, file)).includes(name))).toEqual([])
   })
 
-  test.for(WITH_PROMISES)('quotes a test for each promise of docs/%s.md', (page) => {
-    const promises = promisesOf(read(join(ROOT, `docs/${page}.md`)))
+  test.for(WITH_PROMISES)('quotes a test for each promise of the page on %s', (page) => {
+    const promises = promisesOf(pageOf(page))
     expect(promises.length).toBeGreaterThan(1)
     expect(promises.filter((promise) => promise.match(QUOTE) === null)).toEqual([])
   })
 
-  test.for([...WITH_PROMISES, ...PLAIN])('says who does what, in the usual words, in docs/%s.md', (page) => {
-    const text = read(join(ROOT, `docs/${page}.md`)).replaceAll(/“[^”]+”/g, '')
+  test.for([...WITH_PROMISES, ...PLAIN])('says who does what, in the usual words, on the page on %s', (page) => {
+    const text = pageOf(page).replaceAll(/“[^”]+”/g, '')
     expect(text.match(UNUSUAL) ?? []).toEqual([])
   })
 
@@ -99,7 +100,7 @@ describe('the documentation', () => {
         .map((name) => (noun === '' ? name : `${noun}.${name}`)),
     )
     expect(calls.length).toBeGreaterThan(50)
-    const listed = firstCells(read(join(ROOT, 'docs/operate.md'))).flatMap(callsOf)
+    const listed = firstCells(read(join(ROOT, 'docs/reference/operate.md'))).flatMap(callsOf)
     expect(calls.filter((call) => !listed.includes(call))).toEqual([])
   })
 
@@ -151,6 +152,13 @@ function headingsOf(text: string): readonly string[] {
       .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
       .replaceAll(' ', '-'),
   )
+}
+
+/** The page of a name, on whichever shelf it lies. */
+function pageOf(name: string): string {
+  const page = PAGES.find(({ path }) => path.startsWith('docs/') && path.endsWith(`/${name}.md`))
+  if (page === undefined) throw new Error(`expected a page ${name}.md below docs/, received none`)
+  return page.text
 }
 
 function read(file: string): string {

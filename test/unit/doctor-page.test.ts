@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { schemaFiles } from '../../scripts/schema/joined.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGE = readFileSync(join(ROOT, 'docs/doctor.md'), 'utf8')
+const PAGE = readFileSync(join(ROOT, 'docs/reference/doctor.md'), 'utf8')
 const LISTED = PAGE.split('\n')
   .filter((line) => line.startsWith('| `'))
   .flatMap((line) => [...(line.split('|')[1] ?? '').matchAll(/`(\w+\.\w+)`/g)].map(([, name = '']) => name))
@@ -20,7 +20,7 @@ const SOURCES = [
   readFileSync(join(ROOT, 'src/operate/doctor.ts'), 'utf8'),
 ].join('\n')
 
-describe('docs/doctor.md', () => {
+describe('docs/reference/doctor.md', () => {
   test('lists each check that the doctor makes, once', () => {
     const made = new Set([...SOURCES.matchAll(CHECK)].map(([, name = '']) => name))
     expect(made.size).toBeGreaterThan(30)

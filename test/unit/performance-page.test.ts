@@ -8,9 +8,9 @@ import type { CellResult, EntryResult } from '../../bench/report/result.ts'
 import { withoutRoot } from '../../bench/run/without-root.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGE = read('docs/performance.md')
+const PAGE = read('docs/internals/performance.md')
 
-describe('docs/performance.md', () => {
+describe('docs/internals/performance.md', () => {
   test('says what the results say: npm run bench:page makes it so', () => {
     expect(PAGE).toBe(fillPage(PAGE, readResults(join(ROOT, 'bench/results'))))
   })

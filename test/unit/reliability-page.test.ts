@@ -9,10 +9,10 @@ import { scenariosOf } from '../../faults/run/run-cells.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGE = readFileSync(join(ROOT, 'docs/reliability.md'), 'utf8')
+const PAGE = readFileSync(join(ROOT, 'docs/internals/reliability.md'), 'utf8')
 const RESULTS = readResults(join(ROOT, 'faults/results'))
 
-describe('docs/reliability.md', () => {
+describe('docs/internals/reliability.md', () => {
   test('says what the results say: npm run faults:page makes it so', () => {
     expect(PAGE).toBe(fillPage(PAGE, RESULTS))
   })

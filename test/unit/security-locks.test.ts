@@ -12,10 +12,10 @@ function sqlOf(folder: string): readonly string[] {
 
 const classes = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, number]) => number)
 
-test('docs/security.md lists each class of advisory locks that any login may take', () => {
+test('docs/reference/security.md lists each class of advisory locks that any login may take', () => {
   const sql = ['migrations/', 'src/table/'].flatMap(sqlOf)
   const taken = sql.flatMap((text) => classes(text, /(?:advisory\w*lock\w*|lock_shared)\((\d+)/g))
-  const security = readFileSync(new URL('docs/security.md', ROOT), 'utf8')
+  const security = readFileSync(new URL('docs/reference/security.md', ROOT), 'utf8')
   const listed = classes(security, /^\| (?:from )?(\d{6,}) \|/gm)
   expect([...new Set(listed)].sort()).toEqual([...new Set(taken)].sort())
 })

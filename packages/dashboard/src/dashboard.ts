@@ -11,7 +11,7 @@ export type DashboardHandler = (request: Request) => Promise<Response>
 
 /**
  * A page in the browser for the queues, streams and workers of a Sluice, as a function of the Fetch API: for Hono, Next.js, Bun,
- * Deno and, with an adapter, Node. It answers 403 to everyone until it is given `authorize`. See docs/dashboard.md.
+ * Deno and, with an adapter, Node. It answers 403 to everyone until it is given `authorize`. See docs/guides/dashboard.md.
  *
  * @param sluice what `createSluice` returned; without `queues` and `streams` it shows those that the code does not define, too.
  * @throws TypeError naming the option that does not fit

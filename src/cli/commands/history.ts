@@ -99,7 +99,7 @@ const COLUMNS: readonly TableColumn<CompletedMessage>[] = [
 ]
 
 const EXAMPLES = `
-A queue keeps its history if its setting history says for how long: see docs/history.md.
+A queue keeps its history if its setting history says for how long: see docs/guides/history.md.
 
 Examples:
   $ sluice history list orders

@@ -5,7 +5,7 @@ import type { MessageAddress } from './change-message.ts'
 
 /** One reason why something does not happen, or has ended. */
 export interface Reason {
-  /** A stable word: see docs/explain.md. */
+  /** A stable word: see docs/reference/explain.md. */
   readonly reason: ReasonWord
   /** Sentences with names and numbers. Their wording may change. */
   readonly explanation: string

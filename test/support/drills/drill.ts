@@ -14,7 +14,7 @@ export interface Stage {
   readonly worker: Sluice
 }
 
-/** Makes what somebody sees who then looks into docs/troubleshooting.md. */
+/** Makes what somebody sees who then looks into docs/guides/troubleshooting.md. */
 export type Drill = (stage: Stage) => Promise<unknown>
 
 const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const

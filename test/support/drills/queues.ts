@@ -3,7 +3,7 @@ import { register } from '../rows/operations.ts'
 import { waitFor } from '../wait.ts'
 import { type Drill, enqueue, fail, handle, idle, session } from './drill.ts'
 
-/** Messages that do not run. By the headings of docs/troubleshooting.md. */
+/** Messages that do not run. By the headings of docs/guides/troubleshooting.md. */
 export const QUEUE_DRILLS: Readonly<Record<string, Drill>> = {
   'Nothing moves in a queue, and its workers are idle': async (stage) => {
     await register(stage.database, { name: 'web-1:4711', queues: ['orders'], alive: true })

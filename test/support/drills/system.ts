@@ -2,7 +2,7 @@ import { register } from '../rows/operations.ts'
 import { waitFor } from '../wait.ts'
 import { type Drill, enqueue, fail, handle, idle, session } from './drill.ts'
 
-/** Streams, schedules, the server and deployments. By the headings of docs/troubleshooting.md. */
+/** Streams, schedules, the server and deployments. By the headings of docs/guides/troubleshooting.md. */
 export const SYSTEM_DRILLS: Readonly<Record<string, Drill>> = {
   'A partition of a group has stopped': async (stage) => {
     const { sluice, worker } = stage
