@@ -12,7 +12,9 @@ export function sectionOf(result: CellResult): string {
     `**${title}.** ${measures}.`,
     ...(environment.scale === 'quick' ? ['**A quick look**, with far fewer messages: not to be quoted.'] : []),
     `![${title}](../../bench/results/${name}.svg)`,
-    ...Object.entries(pictures).map(([picture, { y }]) => `![${title}: ${y}](../../bench/results/${name}-${picture}.svg)`),
+    ...Object.entries(pictures).map(
+      ([picture, { y }]) => `![${title}: ${y}](../../bench/results/${name}-${picture}.svg)`,
+    ),
     numbersOf(result),
     goals.map((goal) => goalLine(goal, result)).join('\n'),
     ...(notAsked.length === 0 ? [] : [`Not asked: ${notAsked.join('; ')}.`]),

@@ -19,7 +19,8 @@ export function handlerTimeout(subject: LateSubject, timeoutMs: number, inStatem
   )
 }
 
-const LOCKED = 'It may have waited for a lock: pg_blocking_pids() tells whose, see docs/reference/errors.md#handler_timeout.'
+const LOCKED =
+  'It may have waited for a lock: pg_blocking_pids() tells whose, see docs/reference/errors.md#handler_timeout.'
 
 const TEXTS = {
   handler: {

@@ -18,7 +18,9 @@ function wordsOfSchema(): readonly string[] {
 const unique = (words: readonly string[]) => [...new Set(words)].toSorted()
 
 test('docs/reference/explain.md has every reason that the functions give, and no other', () => {
-  const cells = [...read('docs/reference/explain.md').matchAll(/^\| (`\w+`(?:, `\w+`)*) \|/gm)].map(([, cell = '']) => cell)
+  const cells = [...read('docs/reference/explain.md').matchAll(/^\| (`\w+`(?:, `\w+`)*) \|/gm)].map(
+    ([, cell = '']) => cell,
+  )
   const listed = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, word = '']) => word))
   expect(listed.length).toBeGreaterThan(40)
   expect(unique(listed)).toEqual(unique(wordsOfSchema()))
