@@ -31,7 +31,10 @@ export function faultsOfRelease(tag: string, { library, dashboard, changelog }: 
     ],
     [dated.test(changelog), `CHANGELOG.md: expected a heading "## [${version}] - <date>", received none`],
     // A provenance statement names the repository, and is refused if the manifest names another or none.
-    [library.repository !== undefined, 'package.json: expected the repository, which the provenance names, received none'],
+    [
+      library.repository !== undefined,
+      'package.json: expected the repository, which the provenance names, received none',
+    ],
     [
       dashboard.repository !== undefined,
       'packages/dashboard/package.json: expected the repository, which the provenance names, received none',

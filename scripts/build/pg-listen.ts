@@ -1,14 +1,7 @@
-/**
- * Makes the compiled library fit to be bundled into one file, where nothing lies beside it: puts the SQL of `migrations/`
- * into a module, and writes the copy of pg-listen that bundlers take (`#pg-listen` in package.json).
- *
- * node scripts/embed.ts <folder of the compiled library>
- */
-import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, type Plugin } from 'esbuild'
-import { MIGRATIONS, ROLES } from '../src/migrate/sql-files.ts'
 
 /** `require(__dirname + …)` cannot be followed by a bundler, and this one is at the top of a module. */
 const STATIC_REQUIRE: Plugin = {
@@ -23,20 +16,12 @@ const STATIC_REQUIRE: Plugin = {
   },
 }
 
-const [folder = 'dist'] = process.argv.slice(2)
-
-const sqlFiles = join(folder, 'migrate/sql-files.js')
-// It must be there: it stands in for a compiled file.
-truncateSync(sqlFiles)
-writeFileSync(
-  sqlFiles,
-  `export const MIGRATIONS = ${JSON.stringify(MIGRATIONS, null, 2)}\nexport const ROLES = ${JSON.stringify(ROLES)}\n`,
-)
-await copyPgListen(join(folder, 'wake-up/pg-listen.cjs'))
-writeFileSync(join(folder, 'wake-up/pg-listen.js'), `import copy from './pg-listen.cjs'\nexport default copy\n`)
-
-/** With all that it needs but `pg`: it does not depend on how a package manager lays out its dependencies. */
-async function copyPgListen(outfile: string): Promise<void> {
+/**
+ * A copy of pg-listen that bundlers can follow (`#pg-listen` in package.json), with all that it needs but `pg`: it does
+ * not depend on how a package manager lays out its dependencies.
+ */
+export async function copyPgListen(folder: string): Promise<void> {
+  const outfile = join(folder, 'pg-listen.cjs')
   const { metafile } = await build({
     entryPoints: [fileURLToPath(import.meta.resolve('pg-listen'))],
     bundle: true,
@@ -50,6 +35,7 @@ async function copyPgListen(outfile: string): Promise<void> {
   })
   const packages = [...new Set(Object.keys(metafile.inputs).map(packageOf))]
   writeFileSync(outfile, `/*\n${packages.map(licenceOf).join('\n\n')}\n*/\n${readFileSync(outfile, 'utf8')}`)
+  writeFileSync(join(folder, 'pg-listen.js'), `import copy from './pg-listen.cjs'\nexport default copy\n`)
 }
 
 function packageOf(file: string): string {
