@@ -44,7 +44,12 @@ function pack(): string {
 function expectLibraryAlone(tarball: string): void {
   const files = execFileSync('tar', ['-tf', tarball], { encoding: 'utf8' }).split('\n')
   const built = files.flatMap((file) => /^package\/dist\/(.*)$/.exec(file)?.[1] ?? [])
-  const programs = [...entries().map((entry) => `${entry}.js`), 'wake-up/pg-listen.js', 'wake-up/pg-listen.cjs']
+  const programs = [
+    ...entries().map((entry) => `${entry}.js`),
+    'wake-up/pg-listen.js',
+    'wake-up/pg-listen.cjs',
+    'licences.txt',
+  ]
   const isOurs = (file: string) =>
     programs.includes(file) ||
     /^chunks\/[\w-]+\.js$/.test(file) ||

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, type Plugin } from 'esbuild'
+import { licencesOf } from './licences.ts'
 
 /** `require(__dirname + …)` cannot be followed by a bundler, and this one is at the top of a module. */
 const STATIC_REQUIRE: Plugin = {
@@ -33,19 +34,6 @@ export async function copyPgListen(folder: string): Promise<void> {
     metafile: true,
     outfile,
   })
-  const packages = [...new Set(Object.keys(metafile.inputs).map(packageOf))]
-  writeFileSync(outfile, `/*\n${packages.map(licenceOf).join('\n\n')}\n*/\n${readFileSync(outfile, 'utf8')}`)
+  writeFileSync(outfile, `/*\n${licencesOf(metafile)}\n*/\n${readFileSync(outfile, 'utf8')}`)
   writeFileSync(join(folder, 'pg-listen.js'), `import copy from './pg-listen.cjs'\nexport default copy\n`)
-}
-
-function packageOf(file: string): string {
-  const [folderOfPackage] = /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? []
-  return folderOfPackage ?? dirname(file)
-}
-
-function licenceOf(folderOfPackage: string): string {
-  const { name, version } = JSON.parse(readFileSync(join(folderOfPackage, 'package.json'), 'utf8'))
-  const file = readdirSync(folderOfPackage).find((entry) => /^licen[sc]e/i.test(entry))
-  if (file === undefined) throw new Error(`${folderOfPackage}: expected a licence`)
-  return `${name} ${version}\n\n${readFileSync(join(folderOfPackage, file), 'utf8').trim().replaceAll('*/', '* /')}`
 }
