@@ -93,6 +93,7 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
     const operations = new Operations(enqueues.context, {
       host: parts.inOwnTransaction,
       direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
+      besides: parts.besides,
       calls,
     })
     this.operate = new Operate(enqueues.context, operations, claims.store)

@@ -114,6 +114,9 @@ export type KindWith<In extends Mode | undefined, Group extends string | undefin
     ? 'leased'
     : 'transactional'
 
+/** So many handlers of a leased pipeline may have a transaction at a time: each takes a connection. */
+export const MOST_TRANSACTIONS = 10
+
 /** The options, complete and checked. */
 export type PipelinePlan = TransactionalPlan | LeasedPlan
 
