@@ -61,6 +61,7 @@ export class Assembly {
 
   /** Drains for so long at most, lets calls that have begun end, and closes all connections, by force some seconds later. */
   async stop(drainForMs: number): Promise<void> {
+    this.shared.connections.end()
     const drainMs = Math.min(drainForMs, LONGEST_TIMER_MS - STOP_MS)
     const cut = Promise.withResolvers<void>()
     const limit = startTimer(() => {
@@ -79,7 +80,6 @@ export class Assembly {
   }
 
   async #end(): Promise<void> {
-    this.shared.connections.end()
     await this.parts.end()
     this.#stopped = true
     this.telemetry.close()

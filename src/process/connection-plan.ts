@@ -26,6 +26,7 @@ export class ConnectionPlan {
   /** For control and listening, beside what pipelines need: of those who wait for a claim. */
   #fixed = 0
   #worker = false
+  #ending = false
   #reported = ''
   #timer: NodeJS.Timeout | undefined
 
@@ -92,7 +93,7 @@ export class ConnectionPlan {
   announce(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.limited === undefined || !this.#worker) return
+    if (this.limited === undefined || !this.#worker || this.#ending || this.#members.size === 0) return
     const { max } = this.limited
     const { shares, batches } = this.#share(max)
     const pipelines = [...this.#members.values()].map(({ queue, mode, concurrency }, at) => ({
@@ -109,9 +110,10 @@ export class ConnectionPlan {
     this.#report({ kind: 'connections.planned', ...plan })
   }
 
+  /** The process stops: that the pipelines end one after another is not reported. */
   end(): void {
+    this.#ending = true
     clearTimeout(this.#timer)
-    this.#worker = false
   }
 
   #change(make: () => void, undo: () => void): void {
