@@ -73,6 +73,13 @@ test.each(CALLS.map(([call, shown], at) => ({ call, shown, at })))(
   },
 )
 
+interface ServerMessage {
+  readonly id?: number
+  readonly method?: string
+  readonly params?: { readonly items?: readonly unknown[] }
+  readonly result?: unknown
+}
+
 /** The compiler as editors run it. */
 class LanguageServer {
   readonly #process: ChildProcess
@@ -103,6 +110,7 @@ class LanguageServer {
   }
 
   stop(): void {
+    this.#process.stdin?.end()
     this.#process.kill()
   }
 
@@ -131,9 +139,9 @@ class LanguageServer {
     }
   }
 
-  #hear({ id, method, result }: { id?: number; method?: string; result?: unknown }): void {
+  #hear({ id, method, params, result }: ServerMessage): void {
     // What the server asks of an editor, about its settings for example.
-    if (method !== undefined && id !== undefined) this.#send({ id, result: null })
+    if (method !== undefined && id !== undefined) this.#send({ id, result: params?.items?.map(() => null) ?? null })
     else if (id !== undefined) this.#answers.get(id)?.(result)
   }
 }
