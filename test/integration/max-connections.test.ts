@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { pause } from '../../src/basics/pause.ts'
 import { ack } from '../../src/message.ts'
@@ -230,23 +231,15 @@ describe('with maxConnections', () => {
       await database.sql(`DROP ROLE ${role}`)
     })
     const url = Object.assign(new URL(database.url), { username: role, password: 'x' }).href
-    const other = startTestSluice(database, { connection: url })
-    const held = other.operate.now().catch((error: unknown) => error)
-    await held
+    const first = new pg.Client({ connectionString: url })
+    await first.connect()
     const sluice = startTestSluice(database, { connection: url })
-    const refused = await waitFor(
-      () =>
-        sluice.start().then(
-          () => undefined,
-          (error: unknown) => error,
-        ),
-      { what: 'a refusal' },
-    )
+    const refused = await sluice.start().catch((error: unknown) => error)
     expect(refused).toMatchObject({
       code: 'UNREACHABLE',
       message: expect.stringContaining(`\`ALTER ROLE "${role}" CONNECTION LIMIT 100\`, or let each process open fewer`),
     })
-    await Promise.all([sluice.stop(), other.stop()])
+    await first.end()
   })
 })
 

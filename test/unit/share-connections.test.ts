@@ -16,7 +16,7 @@ describe('connections', () => {
   })
 
   test('are shared in turn where there are too few, so that no pipeline has more than another that wants more', () => {
-    const { shares, batches } = shareConnections(12, 2, [transactional(100), transactional(3), transactional(100)])
+    const { shares, batches } = shareConnections(12, 2, [transactional(100), transactional(2), transactional(100)])
     expect(batches).toEqual([3, 2, 3])
     expect(shares.calls).toBe(2)
   })
