@@ -120,17 +120,13 @@ export interface DedupedOptions extends Omit<EnqueueOptions, 'dedupe'> {
 
 /**
  * The options of one message, whose dedupe key is of the type `Key`; `undefined`: there is none. One signature takes both,
- * so a wrong option has one error. The compiler infers `Key` from {@link Inferred}, and checks the options by the others.
+ * so a wrong option has one error. The compiler infers `Key` from the first branch, and checks the options by the others.
  */
 export type OptionsWith<Key extends Dedupe | undefined> = [Key] extends [never]
-  ? Inferred<Key>
+  ? { readonly dedupe: Key }
   : Key extends Dedupe
     ? DedupedOptions
     : EnqueueOptions
-
-interface Inferred<Key> {
-  readonly dedupe: Key
-}
 
 /** A dedupe key, and what an enqueue does that finds it taken. */
 export interface Dedupe {

@@ -78,6 +78,8 @@ export interface Sluice<
  * which here are all definitions of queues and streams.
  */
 class SluiceInProcess implements Record<keyof Sluice, unknown> {
+  /** What errors and consoles call it. */
+  static readonly name = 'Sluice'
   readonly ownTransaction = ownTransaction
   readonly events: Observable<SluiceEvent>
   readonly operate: Operate

@@ -1,5 +1,5 @@
 import { SluiceError } from '../errors.ts'
-import type { Dedupe, DedupedOptions, EnqueueOptions } from '../message-options.ts'
+import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { type KnownNames, refuseStream } from '../streams.ts'
@@ -36,13 +36,6 @@ export interface DedupedMessage<Payload = unknown> extends DedupedOptions {
   /** What the handler gets: a value that JSON can hold. */
   readonly payload: Payload
 }
-
-/** One message for {@link enqueueMany}, of a list in which all have a dedupe key, or none. */
-export type MessageWith<Key extends Dedupe | undefined, Payload> = [Key] extends [never]
-  ? { readonly dedupe: Key }
-  : [Key] extends [undefined]
-    ? MessageToEnqueue<Payload>
-    : DedupedMessage<Payload>
 
 /**
  * Enqueues one message in the caller's transaction and returns its id; with a dedupe key, what became of it. All input is

@@ -37,6 +37,8 @@ export type Pipeline<
 
 /** A {@link Pipeline}. The payload and the context get their types from the queue's definition, which validation has enforced. */
 export class PipelineOfPlan {
+  /** What errors and consoles call it. */
+  static readonly name = 'Pipeline'
   readonly queue: string
   readonly #plan: PipelinePlan
   readonly #consumers: Consumers

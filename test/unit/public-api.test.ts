@@ -158,7 +158,6 @@ test('the main entry exports these types', () => {
       "MessageState",
       "MessageStatus",
       "MessageToEnqueue",
-      "MessageWith",
       "Messages",
       "MessagesOptions",
       "Metrics",

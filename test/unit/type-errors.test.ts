@@ -48,14 +48,6 @@ const WRONG = [
     "Object literal may only specify known properties, and 'fro' does not exist in type 'Dedupe'.",
   ],
   [
-    "sluice.enqueueMany(own, 'emails', [ada])",
-    "Property 'payload' is missing in type '{ to: string; }' but required in type 'MessageToEnqueue<{ to: string; }>'.",
-  ],
-  [
-    "sluice.enqueueMany(own, 'emails', [{ payload: ada }, { payload: ada, dedupe: { key: 'a' } }])",
-    "Property 'dedupe' is missing in type '{ payload: { to: string; }; }' but required in type 'DedupedMessage<{ to: string; }>'.",
-  ],
-  [
     "sluice.pipeline('email')",
     `Argument of type '"email"' is not assignable to parameter of type '"emails" | "reports"'.`,
   ],
