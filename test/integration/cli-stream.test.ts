@@ -82,7 +82,8 @@ describe('sluice stream and group', () => {
   })
 
   test('take the limits of a stream away', async ({ database, sluice, queue }) => {
-    const run = (...args: string[]) => runCli(['stream', 'set', queue, ...args], { DATABASE_URL: database.url })
+    const run = async (...args: string[]) =>
+      expect(await runCli(['stream', 'set', queue, ...args], { DATABASE_URL: database.url })).toMatchObject({ code: 0 })
     const limits = async () => (await sluice.streams.list()).filter(({ stream }) => stream === queue)
     await run('--retain', '30d', '--retain-bytes', '5000000')
     expect(await limits()).toMatchObject([{ retainMs: 30 * 86_400_000, retainBytes: 5_000_000 }])

@@ -35,8 +35,8 @@ function addList(stream: Command): void {
 
 interface StreamSetFlags {
   readonly partitions?: number
-  readonly retain?: number | null
-  readonly retainBytes?: number | null
+  readonly retain?: number | 'none'
+  readonly retainBytes?: number | 'none'
   readonly segment?: number
   readonly keepUnread?: true
   readonly dropUnread?: true
@@ -66,18 +66,28 @@ function addSet(stream: Command): void {
       'after',
       '\nExamples:\n  $ sluice stream set orders --retain 30d\n  $ sluice stream set orders --retain none',
     )
-    .action(async (name: string, { keepUnread, dropUnread, ...settings }: StreamSetFlags, command: Command) => {
+    .action(async (name: string, { keepUnread, dropUnread, ...flags }: StreamSetFlags, command: Command) => {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
-      const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
-      const there = Object.keys(settings).length > 0 || keep !== undefined ? ', and has these settings now' : ''
+      const settings = {
+        ...flags,
+        retain: limitOf(flags.retain),
+        retainBytes: limitOf(flags.retainBytes),
+        keepUnread: keep,
+      }
+      const made = await operating(command, (operate) => operate.streams.set(name, settings))
+      const there = Object.keys(flags).length > 0 || keep !== undefined ? ', and has these settings now' : ''
       print(made ? 'Made.' : `It already existed${there}.`)
     })
 }
 
-/** `none` takes a limit away. */
-function orNone(parseLimit: (text: string) => number): (text: string) => number | null {
-  return (text) => (text === 'none' ? null : parseLimit(text))
+/** `none` takes a limit away. Commander would make an empty text of null. */
+function orNone(parseLimit: (text: string) => number): (text: string) => number | 'none' {
+  return (text) => (text === 'none' ? text : parseLimit(text))
+}
+
+function limitOf(limit: number | 'none' | undefined): number | null | undefined {
+  return limit === 'none' ? null : limit
 }
 
 interface ReadFlags extends JsonOptions {
