@@ -1,4 +1,4 @@
-import type { ClassDeclaration, Node, TypeElement } from 'typescript/unstable/ast'
+import type { ClassDeclaration, Node, TypeElement, TypeLiteralNode } from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
   isConstructorDeclaration,
@@ -6,6 +6,7 @@ import {
   isGetAccessorDeclaration,
   isInterfaceDeclaration,
   isMethodDeclaration,
+  isMethodSignatureDeclaration,
   isPropertyDeclaration,
   isPropertySignatureDeclaration,
   isTypeAliasDeclaration,
@@ -17,12 +18,25 @@ import { type Comment, commentOf, commentOfMember, tagOf } from './comment.ts'
 import type { Export } from './exports.ts'
 
 /** One public name, as a section of the page. */
-export function sectionOf({ name, statement }: Export): string {
-  const parts = [`### ${name}`, ...bodyOf(statement)]
-  return parts.filter((part) => part !== '').join('\n\n')
+export function sectionOf({ name, statement, parts }: Export): string {
+  const literals = parts.map(({ type }) => type).filter(isTypeLiteralNode)
+  const body = literals.length > 0 ? interfaceOf(statement, literals, name) : bodyOf(statement, name)
+  return [`### ${name}`, ...body].filter((part) => part !== '').join('\n\n')
 }
 
-function bodyOf(statement: Node): readonly string[] {
+/** An interface that extends type literals: as if it were written in one piece. */
+function interfaceOf(statement: Node, literals: readonly TypeLiteralNode[], name: string): readonly string[] {
+  const head = statement.getText().split(/>? extends (?=\w+<\w+[,>])/)[0] ?? ''
+  return [
+    ...described(commentOf(statement), `${head}> { … }`),
+    ...membersOf(
+      literals.flatMap(({ members }) => [...members]),
+      name,
+    ),
+  ]
+}
+
+function bodyOf(statement: Node, name: string): readonly string[] {
   if (isFunctionDeclaration(statement)) return described(commentOf(statement), signatureOf(statement, statement.body))
   if (isClassDeclaration(statement)) return classOf(statement)
   if (isVariableStatement(statement)) return described(commentOf(statement), statement.getText())
@@ -34,7 +48,31 @@ function bodyOf(statement: Node): readonly string[] {
   if (isTypeAliasDeclaration(statement) && isUnionTypeNode(statement.type) && isUnionOfKinds(statement.type.types)) {
     return [...described(commentOf(statement), ''), kindsOf(statement.type.types)]
   }
+  if (isTypeAliasDeclaration(statement) && isTypeLiteralNode(statement.type) && hasMethods(statement.type)) {
+    const { members } = statement.type
+    const head = statement.getText().slice(0, statement.type.getStart() - statement.getStart())
+    return [...described(commentOf(statement), `${head.trim()} { … }`), ...membersOf([...members], name)]
+  }
   return described(commentOf(statement), statement.getText())
+}
+
+function hasMethods({ members }: TypeLiteralNode): boolean {
+  return members.some(isMethodSignatureDeclaration)
+}
+
+/** Properties as a table, and a section for each method. */
+function membersOf(given: readonly Node[], name: string): readonly string[] {
+  const members = given.filter(isPublic)
+  const properties = members.filter(isPropertySignatureDeclaration)
+  return [
+    properties.length === 0 ? '' : tableOf(properties),
+    ...members
+      .filter(isMethodSignatureDeclaration)
+      .flatMap((method) => [
+        `#### ${name}.${method.name.getText()}`,
+        ...described(commentOf(method), signatureOf(method, undefined)),
+      ]),
+  ]
 }
 
 function described(comment: Comment, code: string): readonly string[] {
