@@ -5,6 +5,7 @@ import * as index from '../../src/index.ts'
 import * as kafka from '../../src/kafka.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as prisma from '../../src/prisma.ts'
 import * as rabbitmq from '../../src/rabbitmq.ts'
 import * as redis from '../../src/redis.ts'
 import * as testing from '../../src/testing.ts'
@@ -254,6 +255,25 @@ test('the main entry exports these types', () => {
       "WorkerQueues",
       "WorkerStatus",
       "Workers",
+    ]
+  `)
+})
+
+test('sluice/prisma exports these values', () => {
+  expect(Object.keys(prisma)).toMatchInlineSnapshot(`
+    [
+      "forHandlers",
+      "prismaIn",
+    ]
+  `)
+})
+
+test('sluice/prisma exports these types', () => {
+  expect(exportedTypes('../../src/prisma.ts')).toMatchInlineSnapshot(`
+    [
+      "PrismaAdapter",
+      "PrismaAdapterFactory",
+      "PrismaTransactions",
     ]
   `)
 })
