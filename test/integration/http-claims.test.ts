@@ -65,7 +65,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
         { id: first?.id },
         { id: second?.id, outcome: 'snooze', after: '1h' },
         { id: third?.id, outcome: 'deadLetter', reason: 'no address', error: 'no such mailbox' },
-        { id: others[0]?.id, outcome: 'retry', after: '1h', error: 'busy' },
+        { id: others[0]?.id, outcome: 'retryLater', after: '1h', error: 'busy' },
         { id: '999999999' },
       ],
     })
@@ -235,7 +235,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
       WHEN (NEW.last_error = 'breaks ${queue}') EXECUTE FUNCTION break_off()`)
     const ends = [
       { id: handled },
-      { id: breaks, outcome: 'retry', error: `breaks ${queue}` },
+      { id: breaks, outcome: 'retryLater', error: `breaks ${queue}` },
       { id: later, outcome: 'snooze', after: '1h' },
     ]
     const answer = await post(`${claims}/${id}/settle`, { messages: ends })
