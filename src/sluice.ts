@@ -10,6 +10,7 @@ import type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction
 import type { ReceivedOptions } from './enqueue/received.ts'
 import type { WebhookEvent } from './enqueue/send-webhook.ts'
 import { ownTransaction } from './enqueue/within.ts'
+import { refuseToAwait } from './handle/inside.ts'
 import { Inbox } from './inbox/inbox.ts'
 import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { Message } from './message.ts'
@@ -512,8 +513,14 @@ export class Sluice<
    * earlier. Claims stay: they can still be settled, renewed and released.
    *
    * @param options.timeout how long to wait for the batches in flight. @default '30s'
+   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler awaits it
    */
-  async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+  stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    const isInHandler = this.#assembly.consumers.isInHandler
+    return isInHandler ? refuseToAwait('stop()', () => this.#stop(options)) : this.#stop(options)
+  }
+
+  async #stop(options: { readonly timeout?: Duration | undefined }): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     await this.#assembly.stop(timeoutMs)
