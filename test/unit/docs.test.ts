@@ -239,7 +239,7 @@ import { fromNats, nats } from 'sluice/nats'
 import { forHandlers, prismaIn } from 'sluice/prisma'
 import { fromRabbitmq, rabbitmq } from 'sluice/rabbitmq'
 import { fromRedis, redis } from 'sluice/redis'
-import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
+import { advance, clearQueue, conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
 declare const connectionString: string
