@@ -21,7 +21,8 @@ const SHIFT_MESSAGES = statement(
   `
 UPDATE sluice.message t
 SET due_at = greatest(t.due_at - ${BY}, '0001-01-01 00:00Z'::timestamptz),
-    expires_at = greatest(t.expires_at - ${BY}, '0001-01-01 00:00Z'::timestamptz),
+    expires_at = CASE WHEN t.expires_at IS NOT NULL
+                      THEN greatest(t.expires_at - ${BY}, '0001-01-01 00:00Z'::timestamptz) END,
     redriven = CASE WHEN t.slot IS NOT NULL AND t.due_at > clock_timestamp()
                          AND t.due_at - ${BY} < clock_timestamp() + interval '2 minutes' THEN true ELSE t.redriven END,
     ${earlier(['enqueued_at', 'failed_at'])}
@@ -52,7 +53,7 @@ const SHIFT_SCHEDULES = statement(
   `
 UPDATE sluice.schedule t
 SET next_at = date_trunc('milliseconds', greatest(t.next_at - ${BY}, least(t.next_at, clock_timestamp())))
-WHERE ${unlocked('schedule')}`,
+WHERE ${unlocked('schedule', '($2::text IS NULL OR l.queue = $2::text) AND l.next_at IS NOT NULL')}`,
 )
 
 const SHIFT_PARTITIONS = statement(
