@@ -64,7 +64,7 @@ test('clearQueue makes a queue as if it were new, and leaves the others and its 
 
   expect(Object.values(await counts(queue))).toEqual(TABLES.map(() => 0))
   expect(await counts(`${queue}.other`)).toEqual(before)
-  expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ history: '1d' })
+  expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ historyMs: 86_400_000 })
   const seen: unknown[] = []
   await put(sluice, queue, ['again'], { orderingKey: 'a' })
   await sluice.enqueue(sluice.ownTransaction, queue, 'deduped again', { dedupe: { key: 'K' } })
