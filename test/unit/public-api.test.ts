@@ -319,7 +319,9 @@ test('sluice/testing exports these values', () => {
     [
       "MemoryDestination",
       "MemoryReceiver",
+      "advance",
       "appendedIn",
+      "clearQueue",
       "conformance",
       "deliver",
       "enqueuedIn",
@@ -332,6 +334,7 @@ test('sluice/testing exports these values', () => {
 test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
+      "AdvanceOptions",
       "Answer",
       "AppendedEvent",
       "ConformanceCase",

@@ -13,7 +13,7 @@ export interface HandlerTransaction {
   readonly client: pg.PoolClient
   /**
    * A `pg` pool with that one connection, for libraries that take a pool or begin transactions of their own: their
-   * transactions become savepoints. One that has begun last must end first.
+   * transactions become savepoints. The one that began last must end first.
    *
    * @example await drizzle(tx.pool).transaction((orders) => place(orders, payload))
    */
