@@ -390,7 +390,10 @@ describe('prismaIn', () => {
     )
     await put(sluice, queue, ['a'])
     const [settled] = await pipeline.runOnce()
-    expect(settled?.outcome).toMatchObject({ kind: 'deadLetter', error: expect.stringContaining('expected to end within 100 ms') })
+    expect(settled?.outcome).toMatchObject({
+      kind: 'deadLetter',
+      error: expect.stringContaining('expected to end within 100 ms'),
+    })
     expect(limits).toEqual([{ maxWait: 86_400_000, timeout: 86_400_000 }])
     expect(await notes(queue)).toEqual([])
   })
