@@ -9,7 +9,6 @@ import type { CallTime } from './call-time.ts'
 import type { Consumption } from './consumption.ts'
 import type { Deadline } from './deadline.ts'
 import type { Heard } from './heard.ts'
-import { runInside } from './inside.ts'
 import { outcomesOf } from './outcomes-of.ts'
 import type { Release } from './release.ts'
 import { watchedCall } from './watched-call.ts'
@@ -157,15 +156,14 @@ export class Call implements Heard<unknown> {
   }
 
   #handle(): unknown {
-    const { handler, meter } = this.#of.consumption
+    const { handler } = this.#of.consumption
     const { messages, time } = this
-    const inside = { meter, time }
     if (handler.kind === 'each') {
       const message = messages[0]!
-      return runInside(inside, handler.handle, message.handed, this.#attempt.context(time, message.attempt))
+      return handler.handle(message.handed, this.#attempt.context(time, message.attempt))
     }
     const handed = messages.map((message) => message.handed)
-    return runInside(inside, handler.handle, handed, this.#attempt.context(time, undefined))
+    return handler.handle(handed, this.#attempt.context(time, undefined))
   }
 
   #measureWait(): void {

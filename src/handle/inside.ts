@@ -2,30 +2,29 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { SluiceError } from '../errors.ts'
 import type { Meter } from '../statistics/meter.ts'
 
-/** A call of a handler, as far as what it calls needs to know. Not the call itself: timers and sockets keep this. */
+/** Where handlers are called one after another. */
 export interface Inside {
-  /** Of the consumer whose handler it is. */
+  /** Of the consumer whose handlers they are. */
   readonly meter: Meter
-  readonly time: { readonly isOver: boolean }
+  readonly deadline: { readonly isCalling: boolean }
 }
 
-/** In which call of a handler we are. */
-const calls = new AsyncLocalStorage<Inside | undefined>()
+/**
+ * Before Node 24 a process that uses this pays for it with each promise: 0.6 µs for a handler that awaits. Since then it costs
+ * 0.3 µs where handlers begin, and nothing with each of them.
+ */
+const places =
+  Number.parseInt(process.versions.node, 10) >= 24 ? new AsyncLocalStorage<Inside | undefined>() : undefined
 
-/** Calls a handler, so that what it calls can find out. */
-export function runInside<Handed, Context>(
-  inside: Inside,
-  handle: (handed: Handed, context: Context) => unknown,
-  handed: Handed,
-  context: Context,
-): unknown {
-  return calls.run(inside, handle, handed, context)
+/** Does work that calls handlers, so that what they call can find out. */
+export function runInside<T>(inside: Inside, work: () => T): T {
+  return places === undefined ? work() : places.run(inside, work)
 }
 
 /** The consumer in whose handler we are, while that runs. */
 export function meterInside(): Meter | undefined {
-  const inside = calls.getStore()
-  return inside === undefined || inside.time.isOver ? undefined : inside.meter
+  const inside = places?.getStore()
+  return inside?.deadline.isCalling ? inside.meter : undefined
 }
 
 /**
@@ -33,7 +32,8 @@ export function meterInside(): Meter | undefined {
  * once. A handler that does not await it is right, so this rejection ends no process.
  */
 export function refuseToAwait<T>(call: string, begin: () => Promise<T>): Promise<T> {
-  calls.run(undefined, begin).catch(() => undefined)
+  const begun = places === undefined ? begin() : places.run(undefined, begin)
+  begun.catch(() => undefined)
   const refusal = Promise.reject<T>(
     new SluiceError(
       'IN_HANDLER',

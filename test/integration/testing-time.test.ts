@@ -81,7 +81,8 @@ describe('advance', () => {
     const lost = Promise.withResolvers<unknown>()
     const begun = Promise.withResolvers<void>()
     const options = { mode: 'leased', lease: '6h', timeout: '12h', retry: { kind: 'fixed', delay: 0 } } as const
-    const holder = other.pipeline(queue, options).handle(async (_, { transaction }) => {
+    // Without room for a second message, which would be this one again.
+    const holder = other.pipeline(queue, { ...options, concurrency: 1 }).handle(async (_, { transaction }) => {
       begun.resolve()
       await taken.promise
       lost.resolve(await transaction(() => undefined).catch((error: unknown) => error))
