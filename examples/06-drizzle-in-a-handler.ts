@@ -21,14 +21,15 @@ await db
 
 const sales = sluice.pipeline('example.sales').handle(async (message: Message, { tx, enqueue }) => {
   const { item, count } = message.payload as { item: string; count: number }
-  // Drizzle on the batch's own connection. Not `orders.transaction(…)`: the transaction is open already.
-  const orders = drizzle(tx.client)
-  const [left] = await orders
-    .update(stock)
-    .set({ count: sql`${stock.count} - ${count}` })
-    .where(eq(stock.item, item))
-    .returning()
-  if (left === undefined || left.count < 0) throw new Error(`Not enough: ${left?.count}`)
+  // Drizzle on the batch's own connection, where its transaction is a savepoint.
+  await drizzle(tx.pool).transaction(async (orders) => {
+    const [left] = await orders
+      .update(stock)
+      .set({ count: sql`${stock.count} - ${count}` })
+      .where(eq(stock.item, item))
+      .returning()
+    if (left === undefined || left.count < 0) throw new Error(`Not enough: ${left?.count}`)
+  })
   await enqueue('example.invoices', { item, count })
 })
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import pg from 'pg'
 import { ack, createSluice, deadLetter, type HandlerContext, type Message } from '../src/index.ts'
-import { deliver, enqueuedIn, runDue } from '../src/testing.ts'
+import { advance, clearQueue, deliver, enqueuedIn, runDue } from '../src/testing.ts'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection })
@@ -38,19 +38,26 @@ const outcomes = await deliver(sluice, 'example.signups', welcome, [{ payload: {
 assert.deepEqual(outcomes, [{ kind: 'deadLetter', reason: 'not an address' }])
 console.log('deliver: a dead letter')
 
-// And all together: everything that is due, and what handlers enqueue for one another.
-await sluice.enqueue(sluice.ownTransaction, 'example.signups', { email: 'ada@example.com' })
+// And all together: everything that is due, and what handlers enqueue for one another. Each test begins with empty queues.
+for (const queue of ['example.signups', 'example.letters']) await clearQueue(sluice, queue)
 const letters: unknown[] = []
-const settled = await runDue([
+const pipelines = [
   sluice.pipeline('example.signups').handle(welcome),
   sluice.pipeline('example.letters').handle((message) => void letters.push(message.payload)),
-])
+]
+await client.query('BEGIN')
+await signUp(client, 'ada@example.com')
+await client.query('COMMIT')
+assert.deepEqual(await runDue(pipelines), [])
+// What is due later is due at once when time passes.
+await advance(sluice, '1m', { queue: 'example.signups' })
+const settled = await runDue(pipelines)
 assert.deepEqual(
   settled.map(({ message }) => message.queue),
   ['example.signups', 'example.letters'],
 )
 assert.deepEqual(letters, [{ to: 'ada@example.com' }])
-console.log('runDue: a signup, then its letter')
+console.log('advance and runDue: a signup after a minute, then its letter')
 
 await client.end()
 await sluice.stop()

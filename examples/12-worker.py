@@ -35,7 +35,7 @@ def end_of(message):
     try:
         work(message)
     except Exception as error:
-        return {"id": message["id"], "outcome": "retry", "error": repr(error)}
+        return {"id": message["id"], "outcome": "retryLater", "error": repr(error)}
     return {"id": message["id"], "outcome": "ack"}
 
 

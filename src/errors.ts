@@ -35,6 +35,8 @@ export const ERROR_CODES = [
   'GROUP_UNKNOWN',
   'GROUP_HAS_DEFERRED',
   'GROUP_LOST_EVENTS',
+  'PIPELINE_STARTED',
+  'IN_HANDLER',
   'STOPPED',
 ] as const
 

@@ -71,7 +71,7 @@ export interface EventMessage<Payload = unknown> extends Message<Payload> {
 /** What happens to a message: acked (removed), retried later, or moved to the dead letters. */
 export type Outcome =
   | { readonly kind: 'ack'; readonly dedupeForMs?: number | undefined }
-  | { readonly kind: 'retry'; readonly afterMs?: number | undefined; readonly error?: string | undefined }
+  | { readonly kind: 'retryLater'; readonly afterMs?: number | undefined; readonly error?: string | undefined }
   | { readonly kind: 'snooze'; readonly afterMs: number }
   | { readonly kind: 'deadLetter'; readonly reason: string; readonly error?: string | undefined }
 
@@ -109,7 +109,7 @@ export function retryBy(name: string, options: { readonly after?: Duration; read
   checkKeys(name, options, ['after', 'error'], `As in ${name}({ after: '5m' })`)
   const { after, error } = options
   return {
-    kind: 'retry',
+    kind: 'retryLater',
     ...(after === undefined ? {} : { afterMs: toMs(after, `${name}.after`) }),
     ...(error === undefined ? {} : { error: errorText(error) }),
   }

@@ -11,8 +11,6 @@ export interface OutcomeFields {
 }
 
 export interface OutcomeRow {
-  /** The function that makes it. */
-  readonly verb: string
   /** The field that it needs. */
   readonly needs?: keyof OutcomeFields
   /** Fields that it may have. */
@@ -25,17 +23,15 @@ export interface OutcomeRow {
   readonly make: (what: string, fields: OutcomeFields) => Outcome
 }
 
-/** All outcomes. One more is a row here, a function in `message.ts`, and a decision in `settle/decide.ts`. */
+/** All outcomes, each by the name of the function that makes it. One more is a row here, a function in `message.ts`, and a decision in `settle/decide.ts`. */
 export const OUTCOMES = {
   ack: {
-    verb: 'ack',
     takes: ['dedupeFor'],
     counted: 'acked',
     stays: false,
     make: (what, { dedupeFor }) => ackBy(what, dedupeFor === undefined ? {} : { dedupeFor }),
   },
-  retry: {
-    verb: 'retryLater',
+  retryLater: {
     takes: ['after', 'error'],
     counted: 'retried',
     stays: true,
@@ -43,7 +39,6 @@ export const OUTCOMES = {
       retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) }),
   },
   snooze: {
-    verb: 'snooze',
     needs: 'after',
     takes: ['after'],
     counted: 'snoozed',
@@ -51,7 +46,6 @@ export const OUTCOMES = {
     make: (what, { after }) => snoozeBy(what, { after: after as Duration }),
   },
   deadLetter: {
-    verb: 'deadLetter',
     needs: 'reason',
     takes: ['reason', 'error'],
     counted: 'dead',

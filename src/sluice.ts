@@ -9,6 +9,7 @@ import type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 import type { ReceivedOptions } from './enqueue/received.ts'
 import type { WebhookEvent } from './enqueue/send-webhook.ts'
 import { ownTransaction } from './enqueue/within.ts'
+import { refuseToAwait } from './handle/inside.ts'
 import { Inbox } from './inbox/inbox.ts'
 import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
@@ -201,7 +202,12 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
     return this.#assembly.shared.meters.readMetrics()
   }
 
-  async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+  stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    const isInHandler = this.#assembly.consumers.isInHandler
+    return isInHandler ? refuseToAwait('stop()', () => this.#stop(options)) : this.#stop(options)
+  }
+
+  async #stop(options: { readonly timeout?: Duration | undefined }): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     await this.#assembly.stop(timeoutMs)

@@ -11,6 +11,8 @@ import { type AppendedEvent, appendedHere } from './table/stream/appended.ts'
 export type { SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 export type { AppendedEvent } from './table/stream/appended.ts'
+export { type AdvanceOptions, advance } from './testing/advance.ts'
+export { clearQueue } from './testing/clear-queue.ts'
 export {
   type ConformanceCase,
   type ConformanceSubject,

@@ -35,7 +35,7 @@ export const OUTAGE_COUNTS = {
     {
       file: 'relay/relay-handler.ts',
       from: '    default:\n      return RELEASE\n',
-      to: "    default:\n      return { kind: 'retry', error: 'out of reach' }\n",
+      to: "    default:\n      return { kind: 'retryLater', error: 'out of reach' }\n",
     },
   ],
   caught: ['wrongly dead'],

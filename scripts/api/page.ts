@@ -108,6 +108,7 @@ const SEE = {
   kafka: 'See [relays](../guides/relay.md).',
   nats: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
   otel: 'See [telemetry](../guides/telemetry.md).',
+  prisma: 'See [clients](../guides/clients.md#prisma).',
   rabbitmq: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
   redis: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
 }
@@ -156,7 +157,7 @@ function errorCodes(): string {
 
 const INTRODUCTION = `# API
 
-Everything that \`sluice\`, \`sluice/http\`, \`sluice/kafka\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/rabbitmq\`, \`sluice/redis\` and \`sluice/testing\` export, made from the doc comments in
+Everything that \`sluice\`, \`sluice/http\`, \`sluice/kafka\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/prisma\`, \`sluice/rabbitmq\`, \`sluice/redis\` and \`sluice/testing\` export, made from the doc comments in
 the code by \`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
 
 Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,

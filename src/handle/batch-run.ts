@@ -10,6 +10,7 @@ import type { Consumption, HandlerRuntime } from './consumption.ts'
 import type { Deadline } from './deadline.ts'
 import { Deadlines } from './deadlines.ts'
 import { type Heard, HeardLater } from './heard.ts'
+import { runInside } from './inside.ts'
 import { Results } from './results.ts'
 
 /**
@@ -75,7 +76,9 @@ export class BatchRun {
 
   async run(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     try {
-      await (this.#isTogether ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline))
+      await runInside({ meter: this.#consumption.meter, deadline }, () =>
+        this.#isTogether ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline),
+      )
     } finally {
       deadline.end()
     }
@@ -115,6 +118,11 @@ export class BatchRun {
     if (called === undefined) return true
     this.#results.add(alone, called)
     return false
+  }
+
+  /** As {@link handle}, for a handler that runs beside others. */
+  handleBeside(message: DeliveredMessage, deadline: Deadline, heard: Heard<Called | undefined>): boolean {
+    return runInside({ meter: this.#consumption.meter, deadline }, () => this.handle(message, deadline, heard))
   }
 
   /** A call is over. @param called undefined: there was none, and the message is settled */

@@ -12,6 +12,10 @@ export class CallTime {
     return this.#control.signal
   }
 
+  get isOver(): boolean {
+    return this.#endedAt !== undefined
+  }
+
   get tookMs(): number {
     return (this.#endedAt ?? performance.now()) - this.#startedAt
   }

@@ -188,6 +188,6 @@ export class Call implements Heard<unknown> {
 
   #isUndone([outcome]: readonly (Outcome | Release)[]): boolean {
     const { kind } = this.#of.consumption.handler
-    return kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
+    return kind === 'each' && (outcome?.kind === 'retryLater' || outcome?.kind === 'deadLetter')
   }
 }

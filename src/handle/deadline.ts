@@ -56,6 +56,11 @@ export class Deadline {
     return this.#running
   }
 
+  /** A handler has been called, and is not over. */
+  get isCalling(): boolean {
+    return this.#time?.isOver === false
+  }
+
   /** Of the handler that runs. */
   get leftMs(): number {
     return this.#all.timeoutMs - (this.#time?.tookMs ?? 0)
@@ -131,6 +136,8 @@ export class Deadline {
   /** The batch has no more handlers. */
   end(): void {
     this.#all.forget(this)
+    this.#time = undefined
+    this.#sender = undefined
   }
 
   get #whyOver(): Stopped | undefined {

@@ -68,7 +68,7 @@ export class Results {
         this.#put(decideHarmful(message, refusal.reason, decisions.rules))
         return
       case 'lost try':
-        this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
+        this.#settle(message, { kind: 'retryLater', error: refusal.error }, new Error(refusal.error))
     }
   }
 
@@ -115,7 +115,7 @@ export class Results {
   }
 
   #retry(message: DeliveredMessage, error: unknown): void {
-    this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+    this.#settle(message, { kind: 'retryLater', error: errorText(error) }, error)
   }
 
   #answer(message: DeliveredMessage, outcome: Outcome | Release): void {
@@ -128,7 +128,7 @@ export class Results {
     const { rules } = this.#batch.decisions
     this.#begun.add(message)
     const isCancelled = this.isCancelled(message) && OUTCOMES[outcome.kind].stays
-    if (error !== undefined && outcome.kind === 'retry' && !isCancelled)
+    if (error !== undefined && outcome.kind === 'retryLater' && !isCancelled)
       this.#consumption.onFailed?.(error, message.handed)
     this.#put(isCancelled ? decideDropped(message, 'cancelled', rules) : decide(message, outcome, error, rules))
   }

@@ -20,8 +20,8 @@ type RouteHandler<Payload, Context> = (
 
 /** What `routes` takes beside the routes. */
 export interface RoutesOptions {
-  /** What happens to a message without a type, or with one that no route matches. @default 'retry' */
-  readonly unmatched?: 'deadLetter' | 'ack' | 'retry' | undefined
+  /** What happens to a message without a type, or with one that no route matches. @default 'retryLater' */
+  readonly unmatched?: 'deadLetter' | 'ack' | 'retryLater' | undefined
 }
 
 /**
@@ -44,7 +44,7 @@ export function routes<Payload = unknown, Context = HandlerContext>(
   options: RoutesOptions = {},
 ): RouteHandler<Payload, Context> {
   checkKeys('routes', options, ['unmatched'])
-  const unmatched = unmatchedOutcome(options.unmatched ?? 'retry')
+  const unmatched = unmatchedOutcome(options.unmatched ?? 'retryLater')
   if (!Array.isArray(table) || table.length === 0)
     throw expected('OPTION_INVALID', 'routes', 'an array of one route or more', table, REMEDY)
   const compiled = table.map(compile)
@@ -105,9 +105,9 @@ function unmatchedOutcome(policy: unknown): (message: Message) => Outcome {
       return (message) => deadLetter(`no route matches the type ${JSON.stringify(message.type)}`)
     case 'ack':
       return () => ({ kind: 'ack' })
-    case 'retry':
+    case 'retryLater':
       return (message) => retryLater({ error: `no route matches the type ${JSON.stringify(message.type)}` })
     default:
-      throw expected('OPTION_INVALID', 'routes.unmatched', "'deadLetter', 'ack' or 'retry'", policy)
+      throw expected('OPTION_INVALID', 'routes.unmatched', "'deadLetter', 'ack' or 'retryLater'", policy)
   }
 }

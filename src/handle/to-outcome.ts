@@ -18,7 +18,7 @@ export function toOutcome(
     if (kind === 'ack' && dedupeForMs === undefined) return ACK
     const fields = { after: afterMs, reason, error, dedupeFor: dedupeForMs } as OutcomeFields
     if (isOutcomeKind(kind) && (kind !== 'deadLetter' || typeof reason === 'string'))
-      return OUTCOMES[kind].make(OUTCOMES[kind].verb, fields)
+      return OUTCOMES[kind].make(kind, fields)
   }
   const wanted = 'nothing, ack(), retryLater(), snooze() or deadLetter()'
   throw expected('OPTION_INVALID', what, wanted, returned, isUnrunQuery(returned) ? RUN_IT : remedy)

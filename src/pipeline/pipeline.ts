@@ -1,6 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { Demand } from '../demand/demand.ts'
+import { SluiceError } from '../errors.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Consumers } from '../process/consumers.ts'
@@ -67,6 +68,7 @@ export class RunnablePipeline {
   readonly #plan: PipelinePlan
   readonly #handlingOf: HandlingOf
   readonly #consumers: Consumers
+  #running: RunningPipeline | undefined
 
   constructor(plan: PipelinePlan, handlingOf: HandlingOf, consumers: Consumers) {
     this.queue = plan.queue
@@ -104,19 +106,28 @@ export class RunnablePipeline {
   /**
    * Starts to consume, connecting first if need be: it waits for a database that is down, reporting
    * `connection.failed`. What waiting does not cure (a missing schema, a refused login) rejects
-   * {@link RunningPipeline.ended}, which ends the process unless it is handled. Each call is a consumer of its own.
+   * {@link RunningPipeline.ended}, which ends the process unless it is handled. It runs once: start it again when it has been
+   * drained or stopped. For more at a time, set `concurrency`.
    *
    * @param options.delay how long to wait before that, as after a deployment, up to 24 h. @default 0
-   * @throws SluiceError OPTION_INVALID
+   * @throws SluiceError OPTION_INVALID; PIPELINE_STARTED if it runs
    */
   start(options: { readonly delay?: Duration | undefined } = {}): RunningPipeline {
     checkKeys('start', options, ['delay'], "As in start({ delay: '10s' })")
     const delayMs = toMsWithin('start.delay', options.delay ?? 0, 0, '24h')
-    return new RunningPipeline(this.#plan, this.#handlingOf('on'), this.#consumers, delayMs)
+    if (this.#running !== undefined && this.#consumers.goesOn(this.#running)) throw alreadyStarted(this.queue)
+    this.#running = new RunningPipeline(this.#plan, this.#handlingOf('on'), this.#consumers, delayMs)
+    return this.#running
   }
 
   /** The same as {@link start}. What it returns can be unsubscribed, with an RxJS Subscription that it is added to. */
   subscribe(): RunningPipeline {
     return this.start()
   }
+}
+
+function alreadyStarted(queue: string): SluiceError {
+  const what = `start(): expected a pipeline that does not run, received one of ${queue} that does`
+  const remedy = 'For more at a time, set concurrency, or call setConcurrency() of what the first start() has returned'
+  return new SluiceError('PIPELINE_STARTED', `${what}. ${remedy}. A second pipeline of the queue may run beside it`)
 }

@@ -7,6 +7,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
+import { meterInside, refuseToAwait } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
 import type { Share } from '../process/connection-plan.ts'
@@ -63,7 +64,7 @@ export class RunningPipeline implements AsyncDisposable {
     this.#consumers = consumers
     this.#share = consumers.join(plan)
     this.events = consumers.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
-    consumers.opened(this)
+    consumers.opened(this, this.#meter)
     this.ended = this.#ended.promise
     this.#concurrency = plan.concurrency
     this.#demand = this.#awaitDemand(handling, delayMs)
@@ -138,11 +139,16 @@ export class RunningPipeline implements AsyncDisposable {
 
   /**
    * Claims no more, lets the batches in flight end and commits: handlers of a claimed batch that wait for their turn still
-   * begin. After the timeout the rest is stopped.
+   * begin. After the timeout the rest is stopped. A handler of this pipeline may call it, and may not await it.
    *
    * @param options.timeout how long to wait for the batches. @default '30s'
+   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler of this pipeline awaits it
    */
-  async drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
+  drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
+    return meterInside() === this.#meter ? refuseToAwait('drain()', () => this.#drain(options)) : this.#drain(options)
+  }
+
+  async #drain(options: { readonly timeout?: Duration | undefined }): Promise<Drained> {
     checkKeys('drain', options, ['timeout'], "As in drain({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'drain.timeout')
     this.#leave()
@@ -152,15 +158,22 @@ export class RunningPipeline implements AsyncDisposable {
     const first = await Promise.race([drained, timer.promise])
     clearTimeout(timeout)
     if (first !== 'late') return { completed: true }
-    await this.stop()
+    await this.#stop(undefined)
     return { completed: false }
   }
 
   /**
    * Claims no more, aborts the handlers' signals, and gives back what is not done. Ends within seconds, whatever the
-   * server does; a pipeline that still waits for its first connection is not started any more.
+   * server does; a pipeline that still waits for its first connection is not started any more. A handler of this pipeline
+   * may call it, and may not await it.
+   *
+   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler of this pipeline awaits it
    */
-  async stop(none?: undefined): Promise<void> {
+  stop(none?: undefined): Promise<void> {
+    return meterInside() === this.#meter ? refuseToAwait('stop()', () => this.#stop(none)) : this.#stop(none)
+  }
+
+  async #stop(none: undefined): Promise<void> {
     if (none !== undefined) throw expected('OPTION_INVALID', 'stop', 'no arguments', none, REMEDY_FOR_STOP)
     this.#leave()
     // Demand has its own limit, which a second stop would wait for again.

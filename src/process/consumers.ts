@@ -4,7 +4,9 @@ import { within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'
+import { meterInside } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
+import type { Meter } from '../statistics/meter.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
 import type { ConnectionPlan, Share } from './connection-plan.ts'
 import type { ConsumersState } from './health.ts'
@@ -24,9 +26,12 @@ export class Consumers {
   readonly report: Report
   readonly #parts: OnDemand
   readonly #connections: ConnectionPlan
-  readonly #pipelines = new Set<Drainable>()
+  /** With the meters of those that have handlers. */
+  readonly #pipelines = new Map<Drainable, Meter | undefined>()
   readonly #runs = new Set<Demand>()
   readonly #deliveries = new Set<Demand>()
+  /** Of the runs. */
+  readonly #meters = new Set<Meter>()
   /** The queues whose last pipeline has failed: it could not start. */
   readonly #failed = new Set<string>()
   /** Pipelines that claim no more. */
@@ -72,9 +77,14 @@ export class Consumers {
   }
 
   /** From here until {@link closed} a stop drains the pipeline. */
-  opened(pipeline: Drainable): void {
+  opened(pipeline: Drainable, meter?: Meter): void {
     this.#failed.delete(pipeline.queue)
-    this.#pipelines.add(pipeline)
+    this.#pipelines.set(pipeline, meter)
+  }
+
+  /** Whether it starts or runs, and has not been called to end. */
+  goesOn(pipeline: Drainable): boolean {
+    return this.#pipelines.has(pipeline) && !this.#leaving.has(pipeline)
   }
 
   /** It claims no more. */
@@ -91,7 +101,7 @@ export class Consumers {
   /** Whether anything is consumed, or was to be. */
   get state(): ConsumersState {
     if (this.#failed.size > 0) return 'failed'
-    const pipelines = [...this.#pipelines]
+    const pipelines = [...this.#pipelines.keys()]
     if (this.#stopping || (pipelines.length > 0 && pipelines.every((one) => this.#leaving.has(one)))) return 'draining'
     return pipelines.length + this.#runs.size + this.#deliveries.size > 0 ? 'wanted' : 'idle'
   }
@@ -136,6 +146,8 @@ export class Consumers {
     this.#requireGoing()
     // It has one runner.
     const share = this.join({ ...consumption.plan, concurrency: 1 })
+    const { meter } = consumption
+    this.#meters.add(meter)
     try {
       const current = await this.#parts.worker()
       await current.visit(async (worker) => {
@@ -144,15 +156,23 @@ export class Consumers {
         return demand.runOnce()
       })
     } finally {
+      this.#meters.delete(meter)
       share.leave()
     }
+  }
+
+  /** Whether a handler calls this for which {@link stop} waits. */
+  get isInHandler(): boolean {
+    const meter = meterInside()
+    if (meter === undefined) return false
+    return this.#meters.has(meter) || [...this.#pipelines.values()].includes(meter)
   }
 
   /** Starts nothing any more. Drains pipelines and runs, and gives back unsettled deliveries. */
   async stop(drainMs: number): Promise<void> {
     this.#stopping = true
     await Promise.all([
-      ...[...this.#pipelines].map((pipeline) => pipeline.drain({ timeout: drainMs })),
+      ...[...this.#pipelines.keys()].map((pipeline) => pipeline.drain({ timeout: drainMs })),
       ...[...this.#runs].map((demand) => drainWithin(drainMs, demand)),
       ...[...this.#deliveries].map((demand) => demand.stop()),
     ])

@@ -143,7 +143,7 @@ export class ClaimStore implements ClaimKeeper {
       const { message, error } = one
       // The wait is that of a pipeline without options, drawn here so that it can be reported.
       const afterMs = RETRY(message.attempt, error)
-      const [end] = await this.#settle(queue, taken.id, [message.id], { kind: 'retry', afterMs, error })
+      const [end] = await this.#settle(queue, taken.id, [message.id], { kind: 'retryLater', afterMs, error })
       if (end !== undefined && end.refused === undefined) this.#options.report(unfitEvent(one, end.dead, afterMs))
     }
     return messages

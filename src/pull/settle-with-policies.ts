@@ -26,7 +26,7 @@ export async function settleWithPolicies(
   given: SettlementPolicies,
 ): Promise<readonly ClaimedEnd[]> {
   const { policies, calledPolicies } = given
-  if (calledPolicies === undefined || outcome.kind !== 'retry' || outcome.afterMs !== undefined)
+  if (calledPolicies === undefined || outcome.kind !== 'retryLater' || outcome.afterMs !== undefined)
     return settleClaimed(execute, queue, claimId, ids, outcome, policies)
   const waits = new Map<string, number>()
   for (const message of await readTries(execute, queue, claimId)) {

@@ -82,7 +82,7 @@ function outcomeOf(verdict: Verdict | undefined): Outcome | Release {
     case 'refused':
       return { kind: 'deadLetter', reason: verdict.error }
     case 'failed':
-      return { kind: 'retry', error: verdict.error, ...afterOf(verdict) }
+      return { kind: 'retryLater', error: verdict.error, ...afterOf(verdict) }
     default:
       return RELEASE
   }

@@ -51,7 +51,7 @@ export function decide(message: DeliveredMessage, outcome: Outcome, error: unkno
     }
     case 'deadLetter':
       return giveUp(message, { attempt: message.attempt, reason: outcome.reason, error: outcome.error ?? null }, rules)
-    case 'retry':
+    case 'retryLater':
       return retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error, rules)
   }
 }
@@ -128,7 +128,7 @@ function retry(
   return {
     message,
     decision,
-    outcome: { kind: 'retry', afterMs: retryInMs, error },
+    outcome: { kind: 'retryLater', afterMs: retryInMs, error },
     event: withCause(event, thrown),
   }
 }
@@ -187,7 +187,7 @@ function block(message: DeliveredMessage, given: GivenUp, partition: number, rul
   return {
     message,
     decision: { kind: 'blocked', attempt, error: text, details: detailsOf(thrown, rules) },
-    outcome: { kind: 'retry', error: text },
+    outcome: { kind: 'retryLater', error: text },
     event: withCause(event, thrown),
   }
 }

@@ -44,6 +44,6 @@ async function callHandler(
   const tx = new MessageTransaction(connection, enqueue)
   const outcome = toOutcome(await handle(message.handed, tx.context(new CallTime(), message.attempt)))
   if (tx.unfinished) await tx.finished()
-  await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
+  await (outcome.kind === 'retryLater' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome
 }

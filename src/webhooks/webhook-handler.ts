@@ -40,7 +40,7 @@ export class WebhookHandler {
     if (found.closedMs !== null) return { kind: 'snooze', afterMs: Math.min(found.closedMs, DISABLED_MS) }
     const verdict = await this.#attempt(message, message.type, found, signal)
     await this.#note(found, verdict)
-    if (verdict.gone && (await this.#hasMoved(found))) return { kind: 'retry', error: verdict.error ?? '' }
+    if (verdict.gone && (await this.#hasMoved(found))) return { kind: 'retryLater', error: verdict.error ?? '' }
     return this.#outcomeOf(message, name, verdict)
   }
 
@@ -92,12 +92,12 @@ export class WebhookHandler {
   #outcomeOf({ attempt, orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
     if (error === null) return ACK
     if (gone) return { kind: 'deadLetter', reason: goneText(name), error }
-    if (closedMs === null) return { kind: 'retry', error }
+    if (closedMs === null) return { kind: 'retryLater', error }
     // Not sooner than the schedule says, so that an endpoint that asks for a second does not use up all attempts.
     const { retry } = this.#options.plan.pipeline
     // One that keeps others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
     const waitMs = orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS)
-    return { kind: 'retry', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
+    return { kind: 'retryLater', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
   }
 }
 

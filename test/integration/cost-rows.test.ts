@@ -76,7 +76,7 @@ describe('P6: no dead row too many: a message', () => {
       const pipeline = work(sluice.pipeline(queue, { batchSize: 50 }))
       for (let ended = 0; ended < MESSAGES; ) {
         const settled = await pipeline.runOnce()
-        ended += settled.filter(({ outcome }) => outcome.kind !== 'retry').length
+        ended += settled.filter(({ outcome }) => outcome.kind !== 'retryLater').length
       }
       await sluice.stop()
       // A server process tells what it has written before it ends: see `written`.

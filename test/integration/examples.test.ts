@@ -56,7 +56,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
   '08-testing.ts': [
     'enqueuedIn: one message, due in a minute',
     'deliver: a dead letter',
-    'runDue: a signup, then its letter',
+    'advance and runDue: a signup after a minute, then its letter',
   ],
   '09-typed-queues-with-zod.ts': [
     'ada@example.com 2026 free',

@@ -34,7 +34,7 @@ for (const of of ['transactional', 'leased'] as const) {
       const [{ retryInMs = 0 } = {}] = log.of('message.failed')
       expect(retryInMs).toBeGreaterThan(3_500_000)
       expect(retryInMs).toBeLessThanOrEqual(3_600_000)
-      expect(settled?.outcome).toMatchObject({ kind: 'retry', afterMs: retryInMs })
+      expect(settled?.outcome).toMatchObject({ kind: 'retryLater', afterMs: retryInMs })
     })
 
     test('one that expires before its next try opens its key by then', async ({ sluice, queue, database }) => {

@@ -101,7 +101,7 @@ test('a client of a claim leaves its error, without a worker', async ({ database
   const [id = ''] = await put(sluice, queue, [1], { maxAttempts: 2 })
   for (const error of ['first', 'second']) {
     const claim = await sluice.claim(queue)
-    await claim?.settle([id], { kind: 'retry', afterMs: 0, error })
+    await claim?.settle([id], { kind: 'retryLater', afterMs: 0, error })
   }
   expect(await sluice.operate.deadLetters.get(queue, id)).toMatchObject({
     failures: [

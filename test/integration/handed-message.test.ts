@@ -56,7 +56,7 @@ test('what a handler writes to its message changes nothing for the queue', async
   await sluice
     .pipeline(queue)
     .handle((message) => {
-      if (message.id !== first) return { kind: 'retry', afterMs: 3_600_000 }
+      if (message.id !== first) return { kind: 'retryLater', afterMs: 3_600_000 }
       Object.assign(message, { id: second, attempt: 7, queue: 'other', orderingKey: 'k' })
       return { kind: 'ack' }
     })

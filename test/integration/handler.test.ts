@@ -123,8 +123,8 @@ describe('an outcome', () => {
       'done',
       { kind: 'done' },
       { kind: 'snooze' },
-      { kind: 'retry', afterMs: Number.NaN },
-      { kind: 'retry', afterMs: 1e300 },
+      { kind: 'retryLater', afterMs: Number.NaN },
+      { kind: 'retryLater', afterMs: 1e300 },
       { kind: 'deadLetter' },
       [ack()],
     ]

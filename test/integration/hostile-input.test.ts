@@ -45,7 +45,7 @@ describe('what a handler throws', () => {
       if (payload === 'hostile') throw make()
     })
     const kinds = (await runDue(pipeline)).map(({ outcome }) => outcome.kind)
-    expect(kinds.sort()).toEqual(['ack', 'retry'])
+    expect(kinds.sort()).toEqual(['ack', 'retryLater'])
     expect(await left(database, queue)).toEqual([{ id, attempt: 1, error: text }])
   })
 
@@ -120,7 +120,7 @@ describe('an outcome', () => {
     ['a kind that throws', withGetter({}, 'kind')],
     ['a then that throws', withGetter({}, 'then')],
     ['a reason that throws', withGetter({ kind: 'deadLetter' }, 'reason')],
-    ['a time beyond all times', { kind: 'retry', afterMs: 1e300 }],
+    ['a time beyond all times', { kind: 'retryLater', afterMs: 1e300 }],
     ['a time that is no number', { kind: 'snooze', afterMs: Number.NaN }],
     ['a key of the prototype', { kind: 'constructor' }],
   ])('that is none fails its message alone: %s', async ([, outcome], { database, sluice, queue }) => {

@@ -65,7 +65,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
         { id: first?.id },
         { id: second?.id, outcome: 'snooze', after: '1h' },
         { id: third?.id, outcome: 'deadLetter', reason: 'no address', error: 'no such mailbox' },
-        { id: others[0]?.id, outcome: 'retry', after: '1h', error: 'busy' },
+        { id: others[0]?.id, outcome: 'retryLater', after: '1h', error: 'busy' },
         { id: '999999999' },
       ],
     })
@@ -235,7 +235,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
       WHEN (NEW.last_error = 'breaks ${queue}') EXECUTE FUNCTION break_off()`)
     const ends = [
       { id: handled },
-      { id: breaks, outcome: 'retry', error: `breaks ${queue}` },
+      { id: breaks, outcome: 'retryLater', error: `breaks ${queue}` },
       { id: later, outcome: 'snooze', after: '1h' },
     ]
     const answer = await post(`${claims}/${id}/settle`, { messages: ends })
@@ -276,7 +276,7 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"deadLetter"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","after":"5m"}]}', 422, 'OPTION_INVALID'],
-    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","reason":"x"}]}', 422, 'OPTION_INVALID'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retryLater","reason":"x"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":0}', 422, 'OPTION_INVALID'],
@@ -308,7 +308,7 @@ describe.skipIf(WITHOUT_CURL)('an error names what the client has sent', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 'messages[0].after: expected '],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"9999999999999999999"}]}', 'messages[1].id: expected '],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 'messages[1].id: expected each id once'],
-    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","after":"900000d"}]}', 'messages[0].after: '],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retryLater","after":"900000d"}]}', 'messages[0].after: '],
     ['POST', 'messages', '{"messages":[{"payload":1,"type":"a b"}]}', 'messages[0].type: expected '],
     ['POST', 'messages', '{"messages":[{"payload":1,"dueAt":"0000-01-01T00:00:00Z"}]}', 'messages[0].dueAt: expected '],
   ] as const

@@ -61,7 +61,7 @@ describe('a handler that fails', () => {
     const sluice = startTestSluice(database, { log: false })
     await put(sluice, queue, ['a'], { type: 'welcome' })
     const [settled] = await sluice.pipeline(queue).handle(fail).runOnce()
-    expect(settled?.outcome.kind).toBe('retry')
+    expect(settled?.outcome.kind).toBe('retryLater')
     expect(written).toEqual([])
   })
 

@@ -135,7 +135,7 @@ describe('a message that always loses its transaction', () => {
     expect(new Map(outcomes as [string, string][])).toEqual(
       new Map([
         [ids[0], 'ack'],
-        [ids[1], 'retry'],
+        [ids[1], 'retryLater'],
         [ids[2], 'ack'],
       ]),
     )

@@ -32,7 +32,7 @@ test('a routing table hands a message to the handler whose pattern its type matc
 test.for([
   [undefined, 'waiting', { retried: 1 }],
   ['deadLetter', 'dead', { dead: 1 }],
-  ['retry', 'waiting', { retried: 1 }],
+  ['retryLater', 'waiting', { retried: 1 }],
   ['ack', 'gone', { acked: 1 }],
 ] as const)(
   'a message whose type no route matches is not consumed silently: with unmatched %s it is %s',

@@ -151,15 +151,15 @@ describe('a constraint that can be deferred and that is made while a worker runs
         else await run(String(payload), id, tx)
       })
       .runOnce()
-    expect(settled.map(({ outcome }) => outcome.kind)).toEqual(['ack', 'retry', 'ack'])
+    expect(settled.map(({ outcome }) => outcome.kind)).toEqual(['ack', 'retryLater', 'ack'])
     expect(log.of('batch.released')).toEqual([])
     expect(await left(database)).toMatchObject([{ id: ids[1], attempt: 1 }])
   })
 })
 
 test.for<readonly [string, string, readonly string[]]>([
-  ['DEFERRABLE INITIALLY DEFERRED', 'SET CONSTRAINTS ALL IMMEDIATE', ['ack', 'ack', 'retry']],
-  ['DEFERRABLE', 'SET CONSTRAINTS ALL DEFERRED', ['ack', 'retry', 'retry']],
+  ['DEFERRABLE INITIALLY DEFERRED', 'SET CONSTRAINTS ALL IMMEDIATE', ['ack', 'ack', 'retryLater']],
+  ['DEFERRABLE', 'SET CONSTRAINTS ALL DEFERRED', ['ack', 'retryLater', 'retryLater']],
 ])('constraints that all are %s are so again behind %s', async ([declared, set, outcomes]) => {
   const { database, sluice, log } = await start()
   await database.sql(`

@@ -236,8 +236,8 @@ test('events of a subscription are those of its queue, those of the Sluice are a
 })
 
 test('subscribe() starts as start() does, and an RxJS Subscription can end it', async ({ sluice, queue, log }) => {
-  const pipeline = sluice.pipeline(queue).handle(() => undefined)
-  const running = [pipeline.start(), pipeline.subscribe()]
+  const pipelines = [1, 2].map(() => sluice.pipeline(queue).handle(() => undefined))
+  const running = pipelines.map((pipeline, at) => (at === 0 ? pipeline.start() : pipeline.subscribe()))
   await waitFor(() => log.of('pipeline.started').length === 2, { what: 'both to start' })
   const all = new Subscription()
   for (const one of running) all.add(one)

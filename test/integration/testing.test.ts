@@ -54,7 +54,7 @@ describe('runDue', () => {
 
     const [settled] = await runDue(failing)
 
-    expect(settled?.outcome).toEqual({ kind: 'retry', afterMs: 300_000, error: 'Error: no luck' })
+    expect(settled?.outcome).toEqual({ kind: 'retryLater', afterMs: 300_000, error: 'Error: no luck' })
   })
 })
 

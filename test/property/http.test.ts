@@ -8,7 +8,7 @@ import { test } from '../support/sluice.ts'
 const value = fc.oneof(
   fc.jsonValue(),
   fc.integer(),
-  fc.constantFrom('1s', '5m', '1', 'ack', 'retry', 'snooze', 'deadLetter'),
+  fc.constantFrom('1s', '5m', '1', 'ack', 'retryLater', 'snooze', 'deadLetter'),
 )
 const names = [
   'payload',

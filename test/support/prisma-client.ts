@@ -2,13 +2,17 @@ import * as runtime from '@prisma/client/runtime/client'
 
 /** What the tests use of a client. */
 export interface PrismaClient extends Omit<Runtime, '$transaction' | '$extends'> {
-  $transaction(work: (tx: PrismaTransaction) => Promise<void>): Promise<void>
+  $transaction<P extends runtime.Types.Public.PrismaPromise<unknown>[]>(queries: [...P]): Promise<unknown[]>
+  $transaction<Result>(
+    work: (tx: PrismaTransaction) => Promise<Result>,
+    options?: { readonly maxWait?: number; readonly timeout?: number },
+  ): Promise<Result>
   $extends(extension: object): PrismaClient
 }
 
 /** What a generated client calls `Prisma.TransactionClient`. */
 export interface PrismaTransaction extends Omit<Runtime, runtime.ITXClientDenyList> {
-  readonly note: { create(options: { readonly data: Note }): PromiseLike<Note> }
+  readonly note: { create(options: { readonly data: Note }): Promise<Note> }
 }
 
 interface Note {

@@ -59,7 +59,7 @@ describe('a handler that has sent nothing', () => {
   test('and answers at once costs no promise', () => {
     const attempt = new NothingSent({ unused: true })
     expect(call(() => undefined, attempt).atOnce).toEqual([{ kind: 'ack' }])
-    expect(call(() => retryLater(), attempt).atOnce).toEqual([{ kind: 'retry' }])
+    expect(call(() => retryLater(), attempt).atOnce).toEqual([{ kind: 'retryLater' }])
     expect(attempt.ends).toEqual(['closed', 'closed'])
   })
 
@@ -67,7 +67,7 @@ describe('a handler that has sent nothing', () => {
     const attempt = new NothingSent({ unused: true })
     const { atOnce, later, end } = call(async () => retryLater(), attempt)
     expect(atOnce).toBeUndefined()
-    expect(await later).toEqual([{ kind: 'retry' }])
+    expect(await later).toEqual([{ kind: 'retryLater' }])
     expect(attempt.ends).toEqual(['closed'])
     end()
   })
@@ -81,7 +81,7 @@ describe('a handler that has sent nothing', () => {
     const attempt = new NothingSent({ unused: true })
     const { atOnce, later, end } = call(() => ({ then }), attempt)
     expect([atOnce, attempt.ends]).toEqual([undefined, []])
-    expect(await later).toEqual([{ kind: 'retry' }])
+    expect(await later).toEqual([{ kind: 'retryLater' }])
     expect(attempt.ends).toEqual(['closed'])
     end()
   })
@@ -98,7 +98,7 @@ describe('a handler that has sent nothing', () => {
   ])('and returns %s is heard as `await` would hear it', async (_, returned) => {
     const { atOnce, later, end } = call(() => returned, new NothingSent({ unused: true }))
     expect(atOnce).toBeUndefined()
-    expect(await later).toEqual([{ kind: 'retry' }])
+    expect(await later).toEqual([{ kind: 'retryLater' }])
     end()
   })
 
@@ -137,7 +137,7 @@ describe('a handler that has sent something', () => {
 
   test('is undone if it asks for a retry', async () => {
     const attempt = new NothingSent({ unused: false })
-    expect(await call(() => retryLater(), attempt).later).toEqual([{ kind: 'retry' }])
+    expect(await call(() => retryLater(), attempt).later).toEqual([{ kind: 'retryLater' }])
     expect(attempt.ends).toEqual(['undone'])
   })
 })

@@ -52,7 +52,7 @@ describe('a message that has succeeded', () => {
 
 describe('a message that has failed', () => {
   test('is due again when its policy says, by the later estimate of the clock, with its error', () => {
-    const decided = decide(message({ attempt: 1 }), { kind: 'retry', error: 'broken' }, new Error('broken'), RULES)
+    const decided = decide(message({ attempt: 1 }), { kind: 'retryLater', error: 'broken' }, new Error('broken'), RULES)
     expect(decided.decision).toMatchObject({ kind: 'later', dueUs: NOW_US + 2_000_000, attempt: 2, error: 'broken' })
     expect(decided.decision).toMatchObject({ atOnce: false, details: { worker: 'web-1' } })
     expect(decided.event).toMatchObject({ kind: 'message.failed', attempt: 2, retryInMs: 2_000 })
@@ -68,11 +68,11 @@ describe('a message that has failed', () => {
     const expiring = message({ options: { ...options, expiresUs: NOW_US + 300_000 } })
     const decided = decide(expiring, retryLater({ after: '1h' }), undefined, RULES)
     expect(decided.decision).toMatchObject({ dueUs: NOW_US + 300_000 })
-    expect(decided.outcome).toMatchObject({ kind: 'retry', afterMs: 300 })
+    expect(decided.outcome).toMatchObject({ kind: 'retryLater', afterMs: 300 })
   })
 
   test('as often as it may is a dead letter', () => {
-    const decided = decide(message({ attempt: 2 }), { kind: 'retry', error: 'broken' }, new Error('broken'), RULES)
+    const decided = decide(message({ attempt: 2 }), { kind: 'retryLater', error: 'broken' }, new Error('broken'), RULES)
     expect(decided.decision).toMatchObject({
       kind: 'dead',
       attempt: 3,
@@ -86,7 +86,7 @@ describe('a message that has failed', () => {
   test('as often as it may blocks its partition, in a group that stops', () => {
     const stopping = { ...RULES, stopsAt: () => 4 }
     const event = message({ attempt: 2, options: { ...options, eventPosition: 9 } })
-    const decided = decide(event, { kind: 'retry', error: 'broken' }, undefined, stopping)
+    const decided = decide(event, { kind: 'retryLater', error: 'broken' }, undefined, stopping)
     expect(decided.decision).toMatchObject({ kind: 'blocked', attempt: 3, error: 'failed 3 of 3 attempts: broken' })
     expect(decided.event).toMatchObject({ kind: 'partition.stopped', partition: 4, position: 9 })
     expect(holdsBack(decided)).toBe(true)

@@ -236,17 +236,23 @@ import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, t
 import { createHttpHandler } from 'sluice/http'
 import { kafka } from 'sluice/kafka'
 import { fromNats, nats } from 'sluice/nats'
+import { forHandlers, prismaIn } from 'sluice/prisma'
 import { fromRabbitmq, rabbitmq } from 'sluice/rabbitmq'
 import { fromRedis, redis } from 'sluice/redis'
-import { conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
+import { advance, clearQueue, conformance, type ConformanceSubject, deliver, enqueuedIn, MemoryDestination, MemoryReceiver, receiverConformance, type ReceiverSubject, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
+declare const connectionString: string
 declare const tx: pg.PoolClient
 declare const client: pg.PoolClient
 declare const pool: pg.Pool
 declare const sql: postgres.Sql
 declare const db: import('kysely').Kysely<Shop>
-declare const prisma: { $transaction<T>(work: (tx: { $queryRawUnsafe(text: string, ...values: unknown[]): Promise<unknown>; customer: { create(data: object): Promise<void> } }) => Promise<T>): Promise<T> }
+declare class PrismaClient {
+  constructor(options: { adapter: import('@prisma/adapter-pg').PrismaPg })
+  $transaction<T>(work: (tx: { $queryRawUnsafe(text: string, ...values: unknown[]): Promise<unknown>; customer: { create(data: object): Promise<void> } }) => Promise<T>): Promise<T>
+}
+declare const prisma: PrismaClient
 declare const audit: import('drizzle-orm/pg-core').PgTable & { message: unknown }
 declare const payload: unknown
 declare const customerId: string
@@ -282,6 +288,7 @@ function configuration(folder: string): object {
         'sluice/kafka': source('kafka.ts'),
         'sluice/nats': source('nats.ts'),
         'sluice/otel': source('otel.ts'),
+        'sluice/prisma': source('prisma.ts'),
         'sluice/rabbitmq': source('rabbitmq.ts'),
         'sluice/redis': source('redis.ts'),
         'sluice/testing': source('testing.ts'),

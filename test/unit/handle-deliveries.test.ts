@@ -60,7 +60,7 @@ describe('handleDeliveries', () => {
     expect(log).toEqual(['a: ack', 'b: retry', 'c: deadLetter', 'complete'])
     expect(settled(deliveries)).toEqual([
       [{ outcome: { kind: 'ack' } }],
-      [{ outcome: { kind: 'retry', afterMs: 5_000 } }],
+      [{ outcome: { kind: 'retryLater', afterMs: 5_000 } }],
       [{ outcome: { kind: 'deadLetter', reason: 'no' } }],
     ])
     const [first] = deliveries

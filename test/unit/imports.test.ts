@@ -20,7 +20,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['process', 'operate'],
   ['pipeline', 'rx', 'relay', 'inbox', 'webhooks'],
   ['sluice', 'types-of', 'define-worker', 'prometheus'],
-  ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'rabbitmq', 'redis', 'index'],
+  ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'prisma', 'rabbitmq', 'redis', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */

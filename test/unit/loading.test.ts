@@ -59,6 +59,11 @@ test.for([
   for (const other of ['rxjs', 'pg', 'kysely']) expect(packages).not.toContain(other)
 })
 
+test('the entry for Prisma loads no package', async () => {
+  const prisma = JSON.stringify(new URL('../../src/prisma.ts', import.meta.url).href)
+  expect(await packagesOf(`import ${prisma}`)).toEqual([''])
+})
+
 test('the destination of RabbitMQ loads its client', async () => {
   const rabbitmq = JSON.stringify(new URL('../../src/rabbitmq.ts', import.meta.url).href)
   expect(await packagesOf(`import ${rabbitmq}`)).toEqual(['amqplib'])

@@ -6,8 +6,8 @@ import { OUTCOMES } from '../../src/outcomes.ts'
 test('an outcome has only the keys that were given, so that a strict comparison holds', () => {
   deepStrictEqual(deadLetter('card expired'), { kind: 'deadLetter', reason: 'card expired' })
   deepStrictEqual(deadLetter('card expired', 'no'), { kind: 'deadLetter', reason: 'card expired', error: 'no' })
-  deepStrictEqual(retryLater(), { kind: 'retry' })
-  deepStrictEqual(retryLater({ after: '1s', error: 'busy' }), { kind: 'retry', afterMs: 1_000, error: 'busy' })
+  deepStrictEqual(retryLater(), { kind: 'retryLater' })
+  deepStrictEqual(retryLater({ after: '1s', error: 'busy' }), { kind: 'retryLater', afterMs: 1_000, error: 'busy' })
 })
 
 test('a dead letter has a reason, also where an empty one was given, or one of spaces', () => {

@@ -5,6 +5,7 @@ import * as index from '../../src/index.ts'
 import * as kafka from '../../src/kafka.ts'
 import * as nats from '../../src/nats.ts'
 import * as otel from '../../src/otel.ts'
+import * as prisma from '../../src/prisma.ts'
 import * as rabbitmq from '../../src/rabbitmq.ts'
 import * as redis from '../../src/redis.ts'
 import * as testing from '../../src/testing.ts'
@@ -264,6 +265,25 @@ test('the main entry exports these types', () => {
   `)
 })
 
+test('sluice/prisma exports these values', () => {
+  expect(Object.keys(prisma)).toMatchInlineSnapshot(`
+    [
+      "forHandlers",
+      "prismaIn",
+    ]
+  `)
+})
+
+test('sluice/prisma exports these types', () => {
+  expect(exportedTypes('../../src/prisma.ts')).toMatchInlineSnapshot(`
+    [
+      "PrismaAdapter",
+      "PrismaAdapterFactory",
+      "PrismaTransactions",
+    ]
+  `)
+})
+
 test('sluice/rabbitmq exports these values', () => {
   expect(Object.keys(rabbitmq)).toMatchInlineSnapshot(`
     [
@@ -305,7 +325,9 @@ test('sluice/testing exports these values', () => {
     [
       "MemoryDestination",
       "MemoryReceiver",
+      "advance",
       "appendedIn",
+      "clearQueue",
       "conformance",
       "deliver",
       "enqueuedIn",
@@ -318,6 +340,7 @@ test('sluice/testing exports these values', () => {
 test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
+      "AdvanceOptions",
       "Answer",
       "AppendedEvent",
       "ConformanceCase",

@@ -159,7 +159,12 @@ describe('a policy that throws, or answers no time,', () => {
       alphabet,
     )
     settlement.put(
-      decide(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' }, undefined, settlement.rules),
+      decide(
+        new DeliveredMessage('mails', claimedRow({ id: '7' })),
+        { kind: 'retryLater' },
+        undefined,
+        settlement.rules,
+      ),
     )
     await settlement.write(async (_statement, params) => {
       written.push([...params])

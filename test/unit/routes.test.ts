@@ -61,7 +61,7 @@ describe('routes', () => {
 
     const outcome = await handle(message('Orders.7.Paid'), context)
 
-    expect(outcome).toEqual({ kind: 'retry', afterMs: 5 })
+    expect(outcome).toEqual({ kind: 'retryLater', afterMs: 5 })
     expect(called).toEqual(['paid', 'orders', 'all'])
   })
 
@@ -99,7 +99,7 @@ describe('routes', () => {
   })
 
   test('refuses options that it does not know', () => {
-    expect(() => routes([], { unmatched: 'drop' as never })).toThrow("expected 'deadLetter', 'ack' or 'retry'")
+    expect(() => routes([], { unmatched: 'drop' as never })).toThrow("expected 'deadLetter', 'ack' or 'retryLater'")
     expect(() => routes([], { other: 1 } as never)).toThrow(expect.objectContaining({ code: 'OPTION_INVALID' }))
   })
 })

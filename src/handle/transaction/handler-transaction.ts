@@ -11,6 +11,13 @@ export interface HandlerTransaction {
    * objects. Savepoints are fine.
    */
   readonly client: pg.PoolClient
+  /**
+   * A `pg` pool with that one connection, for libraries that take a pool or begin transactions of their own: their
+   * transactions become savepoints. The one that began last must end first.
+   *
+   * @example await drizzle(tx.pool).transaction((orders) => place(orders, payload))
+   */
+  readonly pool: pg.Pool
   /** A Kysely transaction on that client. */
   kysely<Database>(): Transaction<Database>
   /** Runs one statement: short for `client.query`. */

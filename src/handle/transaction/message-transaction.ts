@@ -15,6 +15,7 @@ import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 import { HandlerCalls } from './handler-calls.ts'
 import type { HandlerTransaction } from './handler-transaction.ts'
+import { LentPool } from './lent-pool.ts'
 import { UnderWay } from './under-way.ts'
 
 /**
@@ -51,6 +52,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   readonly #enqueue: EnqueueIn
   #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
+  #pool: pg.Pool | undefined
   #open = true
   #savepoint: string | undefined
   #odd = false
@@ -83,12 +85,15 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     this.#client ??= guardClient(this.#connection.client, {
       beforeQuery: (text) => this.#beforeQuery(text),
       together: (send) => this.#connection.together(send),
-      onViolation: (error) => {
-        this.#violation ??= error
-      },
+      onViolation: (error) => this.#violated(error),
       onSent: () => this.#sent(),
     })
     return this.#client
+  }
+
+  get pool(): pg.Pool {
+    this.#pool ??= new LentPool(this.client, (error) => this.#violated(error))
+    return this.#pool
   }
 
   kysely<Database>(): Transaction<Database> {
@@ -232,6 +237,10 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
       if (error && !hasSqlState(error, IN_FAILED_TRANSACTION)) this.#failure = error
       statements.over()
     }
+  }
+
+  #violated(error: SluiceError): void {
+    this.#violation ??= error
   }
 
   #beforeQuery(text: string): void {

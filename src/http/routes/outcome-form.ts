@@ -21,7 +21,7 @@ export const END = {
     },
     after: DURATION,
     reason: { description: 'a string, which deadLetter needs', type: 'string' },
-    error: { description: 'a string, which retry and deadLetter take', type: 'string' },
+    error: { description: 'a string, which retryLater and deadLetter take', type: 'string' },
     dedupeFor: {
       ...DURATION,
       description: `for how long the dedupe key stays taken after ack: ${DURATION.description}`,

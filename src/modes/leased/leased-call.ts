@@ -30,7 +30,7 @@ export class LeasedCall implements Heard<Called | undefined>, HearsLease {
   start(leased: LeasedMessage): boolean {
     try {
       if (leased.isCancelled) this.cancelled(leased)
-      if (!this.#run.handle(leased, this.deadline, this)) return false
+      if (!this.#run.handleBeside(leased, this.deadline, this)) return false
       leased.hear(this)
     } catch (error) {
       queueMicrotask(() => this.failed(error))

@@ -105,7 +105,7 @@ async function write(
   const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
   if (message !== undefined && counts) {
     const failed = reason ?? error
-    const outcome = { kind: 'retry', error: errorText(failed) } as const
+    const outcome = { kind: 'retryLater', error: errorText(failed) } as const
     const settlement = await settleAgain(source, message, outcome, failed, execute)
     if (settlement !== undefined) return settlement
   }

@@ -30,7 +30,7 @@ export async function settleClaimed(
 ): Promise<readonly ClaimedEnd[]> {
   const none = { afterMs: undefined, reason: undefined, error: undefined, dedupeForMs: undefined }
   const { afterMs, reason, error, dedupeForMs } = { ...none, ...outcome }
-  const kind = outcome.kind === 'deadLetter' ? 'dead_letter' : outcome.kind
+  const kind = NAMES[outcome.kind]
   const params = [
     queue,
     claimId,
@@ -72,6 +72,9 @@ export async function releaseClaim(execute: Execute, queue: string, claimId: str
   if (row === undefined) throw new TypeError('expected the number of messages')
   return numberOf(row, 'released')
 }
+
+/** The outcomes as SQL names them. */
+const NAMES = { ack: 'ack', retryLater: 'retry', snooze: 'snooze', deadLetter: 'dead_letter' } as const
 
 function refusalOf(result: string): RefusalReason {
   if (result === 'gone' || result === 'not_claimed' || result === 'claimed_by_other') return result

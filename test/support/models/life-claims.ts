@@ -90,7 +90,7 @@ function refusalOf(model: LifeModel, holder: Holder, id: string): string | undef
 }
 
 function outcomeOf(how: End, after: number): Outcome {
-  if (how === 'retry') return { kind: 'retry', afterMs: after * HOUR_MS, error: 'broken' }
+  if (how === 'retry') return { kind: 'retryLater', afterMs: after * HOUR_MS, error: 'broken' }
   if (how === 'snooze') return { kind: 'snooze', afterMs: after * HOUR_MS }
   return how === 'bury' ? { kind: 'deadLetter', reason: 'broken' } : { kind: 'ack' }
 }

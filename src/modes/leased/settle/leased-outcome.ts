@@ -77,7 +77,7 @@ export class LeasedOutcome {
       const aside = decide(message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, rules)
       return new LeasedOutcome(this.leased, aside, 'aside')
     }
-    const failed = decide(message, { kind: 'retry', error: errorText(error) }, error, rules)
+    const failed = decide(message, { kind: 'retryLater', error: errorText(error) }, error, rules)
     return new LeasedOutcome(this.leased, failed, 'refused')
   }
 
