@@ -10,7 +10,7 @@ export function receivedOf({ topic, partition, offset, key, value, headers: pair
     body: value ?? NOTHING,
     headers,
     type: headers.ce_type,
-    orderingKey: key === null ? undefined : textOf(key),
+    orderingKey: key === null ? undefined : textOf(key) || undefined,
   }
 }
 
