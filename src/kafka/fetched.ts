@@ -28,14 +28,14 @@ export function recordsIn(
   position: bigint,
 ): { readonly records: readonly FetchedRecord[]; readonly next: bigint } {
   const aborted = new AbortedProducers(abortedTransactions ?? [])
-  const records: FetchedRecord[] = []
+  const read: (readonly FetchedRecord[])[] = []
   let next = position
   for (const batch of batches ?? []) {
-    if (!aborted.wrote(batch) && !isControl(batch)) records.push(...recordsOf(place, batch, position))
+    if (!aborted.wrote(batch) && !isControl(batch)) read.push(recordsOf(place, batch, position))
     const end = batch.firstOffset + BigInt(batch.lastOffsetDelta) + 1n
     if (end > next) next = end
   }
-  return { records, next }
+  return { records: read.flat(), next }
 }
 
 /** The offsets to commit when records are acked, while others are not: up to the first one of these in their partition. */

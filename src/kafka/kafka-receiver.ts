@@ -155,7 +155,8 @@ export class KafkaReceiver implements ReceiverConnection {
         for (const data of partitions) {
           const place = { topic: names.get(topicId) ?? '', partition: data.partitionIndex }
           const { records, next } = recordsIn(place, data, positions.at(place))
-          this.#ready.push(...records)
+          // Not as arguments: there may be more than a call takes.
+          this.#ready = this.#ready.concat(records)
           positions.set(place, next)
         }
       }
