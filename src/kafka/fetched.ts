@@ -10,7 +10,7 @@ export interface FetchedRecord extends Pick<KafkaRecord, 'key' | 'value' | 'head
 }
 
 /** What an answer has of a partition. */
-export interface PartitionData {
+interface PartitionData {
   readonly records?: readonly RecordsBatch[] | null | undefined
   /** The transactions among them that were aborted, each with its first offset. */
   readonly abortedTransactions: readonly AbortedTransaction[] | null

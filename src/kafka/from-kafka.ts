@@ -31,7 +31,7 @@ export interface FromKafkaOptions {
 }
 
 /** Options of the client that have one value here. */
-export type FixedReceiverOption = 'autocreateTopics' | 'bootstrapBrokers' | 'requestTimeout' | 'retries' | 'retryDelay'
+type FixedReceiverOption = 'autocreateTopics' | 'bootstrapBrokers' | 'requestTimeout' | 'retries' | 'retryDelay'
 
 /**
  * Receives from topics of Kafka as a member of a consumer group: an ack commits the offset. The id of a message is its header

@@ -1,5 +1,5 @@
 /** What a member gets when all have joined, or the name of an error. */
-export interface Joined {
+interface Joined {
   readonly error: string
   readonly generation: number
   readonly leader: string
@@ -9,7 +9,7 @@ export interface Joined {
 }
 
 /** What a member is to read, or the name of an error. */
-export interface Synced {
+interface Synced {
   readonly error: string
   readonly assignment: Buffer
 }
