@@ -80,13 +80,16 @@ export class GroupMember {
   }
 
   /**
-   * Commits those offsets that are of its share. If the group refuses them, because it shares out anew, the messages come again.
+   * Commits those offsets that are of its share. While the group shares out anew it commits none, and the messages come again.
    *
    * @throws if the group does not answer
    */
   async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended
-    const owned = offsets.filter(({ topic, partition }) => this.#has(topic, partition))
+    const { topics = [] } = this.share ?? {}
+    const owned = offsets.filter(({ topic, partition }) =>
+      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
+    )
     if (owned.length === 0) return
     try {
       await this.#client.commit({ offsets: owned })
@@ -109,10 +112,6 @@ export class GroupMember {
     await untilAborted(left, AbortSignal.timeout(GOODBYE_MS))
     // Requests that wait for an answer would keep the process alive.
     await this.#client.connections.close().catch(() => undefined)
-  }
-
-  #has(topic: string, partition: number): boolean {
-    return this.#share?.topics.some((one) => one.topic === topic && one.partitions.includes(partition)) ?? false
   }
 
   #joinAgain(error: Error): void {

@@ -353,6 +353,7 @@ test('sluice/http exports these types', () => {
 test('sluice/kafka exports these values', () => {
   expect(Object.keys(kafka)).toMatchInlineSnapshot(`
     [
+      "fromKafka",
       "kafka",
     ]
   `)
@@ -361,6 +362,7 @@ test('sluice/kafka exports these values', () => {
 test('sluice/kafka exports these types', () => {
   expect(exportedTypes('../../src/kafka.ts')).toMatchInlineSnapshot(`
     [
+      "FromKafkaOptions",
       "KafkaOptions",
     ]
   `)

@@ -1,5 +1,4 @@
 import { SluiceError } from '../../errors.ts'
-import type { HandlerKind } from '../../handle/handler.ts'
 import type { Inbox, Pipeline, RunnablePipeline, Sluice } from '../../index.ts'
 import type { ConsumerWork, HandlerWork, QueueWork } from '../../read-worker.ts'
 
@@ -104,7 +103,7 @@ function runnableOf(sluice: Sluice, work: ConsumerWork, { mode, concurrency, bat
   }
 }
 
-function handled<In extends HandlerKind>(
+function handled<In extends 'transactional' | 'leased' | 'group'>(
   pipeline: Pipeline<unknown, undefined, In>,
   handler: HandlerWork<In>,
 ): RunnablePipeline {

@@ -29,6 +29,8 @@ interface Member {
 export class FakeKafkaGroup {
   /** The offsets of the group, by `topic:partition`. */
   readonly committed = new Map<string, bigint>()
+  /** Of which generation the last heartbeat of each member was. */
+  readonly beats = new Map<string, number>()
   readonly #members = new Map<string, Member>()
   readonly #issued = new Set<string>()
   #generation = 0
@@ -81,6 +83,7 @@ export class FakeKafkaGroup {
   }
 
   heartbeat(id: string, generation: number): string {
+    this.beats.set(id, generation)
     const error = this.#errorOf(id, generation)
     return error === 'NONE' && this.#state === 'joining' ? 'REBALANCE_IN_PROGRESS' : error
   }
