@@ -2,7 +2,7 @@
 
 export type { Duration } from './basics/duration.ts'
 export type { ConnectionConfig, SluiceOptions } from './config.ts'
-export { defineWorker, type QueueWork, type WorkerDefinition, type WorkerQueues } from './define-worker.ts'
+export { defineWorker, type WorkerDefinition, type WorkerQueues } from './define-worker.ts'
 // Enqueue and append
 export type { EventToAppend } from './enqueue/append.ts'
 export type { AppendOptions } from './enqueue/append-options.ts'
@@ -132,6 +132,7 @@ export {
   queueOf,
   type TypedQueue,
 } from './queues.ts'
+export type { QueueWork } from './read-worker.ts'
 export type { Destination, DestinationConnection, OutgoingMessage, Verdict } from './relay/destination.ts'
 export type { RelayFormat } from './relay/format.ts'
 export type { RelayOptions } from './relay/options.ts'

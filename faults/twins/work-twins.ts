@@ -4,8 +4,8 @@ export const LEAVES_WITH_ZERO = {
   name: 'leaves-with-zero',
   title: 'a `sluice work` that gives back its messages at the first signal, and exits with 0',
   edits: [
-    { file: 'cli/work/work.ts', from: 'pipeline.drain({ timeout })', to: 'pipeline.drain({ timeout: 0 })' },
-    { file: 'cli/work/work.ts', from: 'first.every(({ completed }) => completed) ?', to: 'first.length > 0 ?' },
+    { file: 'cli/work/work-run.ts', from: 'pipeline.drain({ timeout })', to: 'pipeline.drain({ timeout: 0 })' },
+    { file: 'cli/work/work-run.ts', from: 'first.every(({ completed }) => completed) ?', to: 'first.length > 0 ?' },
   ],
   caught: ['broken off'],
 } as const satisfies Twin

@@ -105,7 +105,7 @@ const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authori
 
 /** The other entries, and the guides that they belong to. */
 const SEE = {
-  kafka: 'See [relays](../guides/relay.md).',
+  kafka: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
   nats: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
   otel: 'See [telemetry](../guides/telemetry.md).',
   prisma: 'See [clients](../guides/clients.md#prisma).',

@@ -88,13 +88,21 @@ export class Intake {
   }
 
   async #receive(idleMs: number | undefined): Promise<readonly ReceivedMessage[]> {
+    const idle = new AbortController()
+    let timer: NodeJS.Timeout | undefined
     try {
       this.#connection ??= await this.#open()
-      const until = this.#untilIdle(idleMs, this.#connection)
+      const { waitMs = 0 } = this.#connection
+      // Not AbortSignal.timeout, which lets the process end before its time where a receiver has no socket.
+      if (idleMs !== undefined) timer = startTimer(() => idle.abort(), idleMs + waitMs)
+      const { signal } = this.#draining
+      const until = idleMs === undefined ? signal : AbortSignal.any([signal, idle.signal])
       return await this.#connection.receive(this.#plan.batchSize, until)
     } catch (error) {
       await this.#lose(error)
       return []
+    } finally {
+      clearTimeout(timer)
     }
   }
 
@@ -103,11 +111,6 @@ export class Intake {
     const connection = await opened(this.#plan.from, signal)
     this.#receiver.reached()
     return connection
-  }
-
-  #untilIdle(idleMs: number | undefined, { waitMs = 0 }: ReceiverConnection): AbortSignal {
-    const { signal } = this.#draining
-    return idleMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(idleMs + Math.ceil(waitMs))])
   }
 
   /** Until it is stored: the broker would deliver it again behind later messages. False: it is not, or not all of it. */

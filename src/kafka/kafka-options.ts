@@ -55,5 +55,8 @@ export function resolveKafka(options: KafkaOptions): KafkaPlan {
   return { servers: [...named], topic, connection: connection ?? {} }
 }
 
-const WITHOUT_SPACES = { isAddress: (server: string) => /^\S+$/.test(server), wanted: 'one or more addresses' }
+/** What the address of a server is. */
+export const WITHOUT_SPACES = { isAddress: (server: string) => /^\S+$/.test(server), wanted: 'one or more addresses' }
+/** A server that is stopped accepts a connection and says nothing. There may be others. */
+export const CONNECT_MS = 2_000
 const REMEDY = "As in kafka({ servers: ['a:9092', 'b:9092'], topic: 'shop.orders' })"

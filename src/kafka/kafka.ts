@@ -3,6 +3,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import {
   type ClientOptions,
+  CONNECT_MS,
   type FixedOption,
   type KafkaOptions,
   type KafkaPlan,
@@ -57,6 +58,3 @@ const FIXED = {
   retries: 0,
   repeatOnStaleMetadata: false,
 } as const satisfies Partial<Pick<ClientOptions, FixedOption>>
-
-/** A server that is stopped accepts a connection and says nothing. There may be others. */
-const CONNECT_MS = 2_000

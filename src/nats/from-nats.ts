@@ -1,10 +1,11 @@
-import { AckPolicy, type ConsumerConfig, type ConsumerInfo, jetstream } from '@nats-io/jetstream'
+import { AckPolicy, type ConsumerConfig, jetstream } from '@nats-io/jetstream'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce } from './connect.ts'
-import { NatsReceiver, WAIT_MS } from './nats-receiver.ts'
+import { Handover } from './handover.ts'
+import { NatsReceiver } from './nats-receiver.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {
@@ -43,7 +44,8 @@ async function open(options: FromNatsOptions, servers: readonly string[]): Promi
     const consumer = await jetstream(connection).consumers.get(options.stream, options.consumer)
     const info = await consumer.info(true)
     checkConsumer(info.config)
-    return new NatsReceiver(connection, consumer, waitMsOf(info), mostOf(info.config))
+    const handover = new Handover(consumer, info, ackWaitMs(info.config))
+    return new NatsReceiver(connection, consumer, handover, mostOf(info.config))
   } catch (error) {
     await connection.close()
     throw error
@@ -61,16 +63,6 @@ function checkConsumer(config: ConsumerConfig): void {
   if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
 }
 
-/**
- * Until when the server may keep what another connection had, or deliver more to it: one that was cut off has asked for a message,
- * and the server does not know that it is gone.
- */
-function waitMsOf({ config, num_ack_pending: unacked, num_waiting: asked }: ConsumerInfo): number {
-  const ackMs = ackWaitMs(config) + MARGIN_MS
-  if (asked > 0) return WAIT_MS + ackMs
-  return unacked > 0 ? ackMs : 0
-}
-
 /** How many messages it delivers at a time: it waits for acks before it delivers more. */
 function mostOf({ max_ack_pending: unacked = 0, max_batch: batch = 0 }: ConsumerConfig): number {
   return Math.min(...[unacked, batch].filter((most) => most > 0))
@@ -83,5 +75,3 @@ function ackWaitMs({ ack_wait: nanoseconds = 30e9 }: ConsumerConfig): number {
 /** A connection that is cut off is lost after two of them without an answer. */
 const PING_MS = 10_000
 const LEAST_ACK_MS = 1_000
-/** The server looks for what has not been acked a moment after its time is up. */
-const MARGIN_MS = 250

@@ -1,15 +1,15 @@
 import type { Consumer, JsMsg } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
-import { pause } from '../basics/pause.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { type Handover, REQUEST_MS } from './handover.ts'
 
 /** A connection to a consumer of JetStream. */
 export class NatsReceiver implements ReceiverConnection {
   readonly #connection: NatsConnection
   readonly #consumer: Consumer
-  /** Until then the server may keep what a connection before this one had, and would deliver later messages first. */
-  readonly #freeAtMs: number
+  /** From the connection before this one. */
+  readonly #handover: Handover
   /** What has been received and not acked. */
   readonly #out = new Map<ReceivedMessage, JsMsg>()
   /** How many messages the consumer delivers before it waits for acks. */
@@ -19,20 +19,20 @@ export class NatsReceiver implements ReceiverConnection {
   /** How many more messages there were, as the last one said. */
   #more = 0
 
-  constructor(connection: NatsConnection, consumer: Consumer, waitMs: number, most: number) {
+  constructor(connection: NatsConnection, consumer: Consumer, handover: Handover, most: number) {
     this.#connection = connection
     this.#consumer = consumer
-    this.#freeAtMs = performance.now() + waitMs
+    this.#handover = handover
     this.#most = most
     void connection.closed().then((error) => this.#lose(error ?? new Error('the connection is closed')))
   }
 
   get waitMs(): number {
-    return Math.max(0, this.#freeAtMs - performance.now())
+    return this.#handover.waitMs
   }
 
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
-    if (this.waitMs > 0) await pause(this.waitMs, signal)
+    await this.#handover.over(signal)
     while (!signal.aborted) {
       const room = Math.min(most, this.#most)
       const messages = this.#more > 0 ? await this.#fetch(Math.min(room, this.#more)) : await this.#wait(room, signal)
@@ -70,7 +70,7 @@ export class NatsReceiver implements ReceiverConnection {
 
   /** Waits for one message, and takes those that are there with it. */
   async #wait(most: number, signal: AbortSignal): Promise<readonly JsMsg[]> {
-    const first = await untilAborted(this.#consumer.next({ expires: WAIT_MS }), signal)
+    const first = await untilAborted(this.#consumer.next({ expires: REQUEST_MS }), signal)
     // None came in time.
     if (first === undefined || first === null) return []
     const more = Math.min(most - 1, moreBehind(first))
@@ -103,8 +103,6 @@ function moreBehind(message: JsMsg | undefined): number {
 
 const ORDERS = /^nats-/i
 const MANY = 1_000
-/** How long the server keeps a request for a message. */
-export const WAIT_MS = 5_000
 /** The client asks for no less. */
 const LEAST_MS = 1_000
 /** Less than the inbox waits, so that its error names the reason. */

@@ -85,6 +85,7 @@ export type Operating<
    * earlier. Claims stay: they can still be settled, renewed and released.
    *
    * @param options.timeout how long to wait for the batches in flight. @default '30s'
+   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler awaits it
    */
   stop(options?: { readonly timeout?: Duration | undefined }): Promise<void>
 

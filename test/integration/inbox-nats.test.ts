@@ -126,6 +126,37 @@ test('a new connection waits for what one that was cut off may still be given, a
   }
 })
 
+test('a process that joins another one on a consumer waits for its requests of before, and not for its messages', async ({
+  skip,
+}) => {
+  const broker = await startNats(skip)
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox', { ack_wait: nanos(600_000) })
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
+  const first = await from.open(soon())
+  await publishTo(broker, 'shop', [letter(1)])
+  // It is not acked, and would be delivered again after ten minutes.
+  expect(idsOf(await first.receive(1, soon()))).toEqual(['m-1'])
+  const leaving = new AbortController()
+  const asking = first.receive(1, leaving.signal)
+  const asked = async () => (await manager.consumers.info('shop', 'inbox')).num_waiting === 1
+  await waitFor(asked, { what: 'the request for a message' })
+  const second = await from.open(soon())
+  try {
+    const given = second.receive(1, soon())
+    await waitFor(() => second.waitMs === 0, { what: 'the end of the wait' })
+    // Both ask now. The server gives each one message.
+    const both = async () => (await manager.consumers.info('shop', 'inbox')).num_waiting === 2
+    await waitFor(both, { what: 'two requests' })
+    await publishTo(broker, 'shop', [letter(2), letter(3)])
+    expect([...idsOf(await asking), ...idsOf(await given)].toSorted()).toEqual(['m-2', 'm-3'])
+  } finally {
+    leaving.abort()
+    await Promise.all([first.close(), second.close()])
+  }
+})
+
 test('acks that the server does not take are an error, which names the permission', async ({
   sluice,
   queue,

@@ -8,6 +8,7 @@ import {
   type LeasedContext,
   type Message,
   queueOf,
+  type Receiver,
 } from '../../src/index.ts'
 
 interface Report {
@@ -89,6 +90,26 @@ describe('the handlers of a worker', () => {
 
     // @ts-expect-error events have no lease
     defineWorker({ 'orders:x': { mode: 'group', lease: '1m', handle: () => undefined } })
+  })
+
+  test('get what an inbox brings to their queue, which may have none of them', () => {
+    const inbox = { from: {} as Receiver, batchSize: 500 }
+    defineWorker(sluice, {
+      mails: { inbox },
+      reports: {
+        mode: 'leased',
+        inbox,
+        handle: async ({ payload }, context) => {
+          expectTypeOf(payload).toEqualTypeOf<Report>()
+          expectTypeOf(context).toEqualTypeOf<LeasedContext>()
+        },
+      },
+    })
+    defineWorker({ any: { mode: 'relay', to: {} as Destination, inbox } })
+    // @ts-expect-error an inbox receives from somewhere
+    defineWorker(sluice, { mails: { inbox: {} } })
+    // @ts-expect-error a group reads a stream
+    defineWorker({ 'orders:x': { mode: 'group', inbox, handle: () => undefined } })
   })
 
   test('are of queues that the Sluice has, with options of their mode, and are one per queue', () => {

@@ -12,6 +12,7 @@ const health: WorkHealth = {
   listening: true,
   lastPollMs: 12,
   queues: {},
+  inboxes: {},
 }
 
 /** The status that a request line is answered with. */

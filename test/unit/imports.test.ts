@@ -19,7 +19,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['outbound'],
   ['process', 'operate'],
   ['pipeline', 'rx', 'relay', 'inbox', 'webhooks'],
-  ['sluice', 'types-of', 'define-worker', 'prometheus'],
+  ['sluice', 'types-of', 'define-worker', 'read-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'prisma', 'rabbitmq', 'redis', 'index'],
 ]
 
@@ -75,6 +75,7 @@ describe('imports of src', () => {
       'index.ts',
       'sluice.ts',
       'define-worker.ts',
+      'read-worker.ts',
       'operate/',
       'migrate/',
       'cli/',

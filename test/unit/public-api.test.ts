@@ -382,6 +382,7 @@ test('sluice/http exports these types', () => {
 test('sluice/kafka exports these values', () => {
   expect(Object.keys(kafka)).toMatchInlineSnapshot(`
     [
+      "fromKafka",
       "kafka",
     ]
   `)
@@ -390,6 +391,7 @@ test('sluice/kafka exports these values', () => {
 test('sluice/kafka exports these types', () => {
   expect(exportedTypes('../../src/kafka.ts')).toMatchInlineSnapshot(`
     [
+      "FromKafkaOptions",
       "KafkaOptions",
     ]
   `)

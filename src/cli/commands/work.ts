@@ -2,7 +2,8 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { startTimer } from '../../basics/start-timer.ts'
 import { parse } from '../options.ts'
 import type { HealthAddress } from '../work/health.ts'
-import { type WorkOptions, work } from '../work/work.ts'
+import { work } from '../work/work.ts'
+import type { WorkOptions } from '../work/work-run.ts'
 
 /** `sluice work` */
 export function addWork(program: Command): void {

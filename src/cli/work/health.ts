@@ -2,11 +2,13 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { wordsOf } from '../../basics/words-of.ts'
-import type { Health, QueueStatistics } from '../../index.ts'
+import type { Health, InboxStatistics, QueueStatistics } from '../../index.ts'
 
 /** What the probes answer. */
 export interface WorkHealth extends Health {
   readonly queues: Readonly<Record<string, QueueStatistics>>
+  /** By the queue into which they enqueue. */
+  readonly inboxes: Readonly<Record<string, InboxStatistics>>
 }
 
 /** What the server tells of the process. */

@@ -1,14 +1,6 @@
-import type { HandledWork, QueueWork } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
-import type {
-  BatchHandler,
-  Handler,
-  PipelineOptions,
-  RelayOptions,
-  RunnablePipeline,
-  Sluice,
-  WebhooksOptions,
-} from '../../index.ts'
+import type { Inbox, Pipeline, RunnablePipeline, Sluice } from '../../index.ts'
+import type { ConsumerWork, HandlerWork, QueueWork } from '../../read-worker.ts'
 
 /** Options of the command for all pipelines; undefined: the module's. */
 export interface Overrides {
@@ -26,6 +18,13 @@ export interface WorkPipeline {
   readonly runs: number
 }
 
+/** An inbox that can be run, and the kind of its broker. */
+export interface WorkInbox {
+  readonly queue: string
+  readonly system: string
+  readonly inbox: Inbox
+}
+
 /**
  * The pipelines of a worker, for all of its queues or those that are named.
  *
@@ -37,51 +36,76 @@ export function pipelinesOf(
   named: readonly string[],
   overrides: Overrides,
 ): readonly WorkPipeline[] {
-  const queues = named.length > 0 ? [...new Set(named)] : Object.keys(work)
-  return queues.map((queue) => {
-    const own = Object.hasOwn(work, queue) ? work[queue] : undefined
-    if (own === undefined) {
-      const wanted = `one of ${Object.keys(work).join(', ')}`
-      throw new SluiceError('OPTION_INVALID', `--queue: expected ${wanted}, received ${JSON.stringify(queue)}`)
-    }
-    return pipelineOf(sluice, queue, own, overrides)
+  return selected(work, named).flatMap(([queue, { consumer }]) =>
+    consumer === undefined ? [] : [pipelineOf(sluice, queue, consumer, overrides)],
+  )
+}
+
+/** The inboxes of the same queues. @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN */
+export function inboxesOf(
+  sluice: Sluice,
+  work: Readonly<Record<string, QueueWork>>,
+  named: readonly string[],
+): readonly WorkInbox[] {
+  return selected(work, named).flatMap(([queue, { inbox: options }]) => {
+    if (options === undefined) return []
+    const inbox = sluice.inbox(queue, options)
+    return [{ queue, system: options.from.system, inbox }]
   })
 }
 
-function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: Overrides): WorkPipeline {
-  const given = Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined))
-  const mode = modeOf(work)
-  if (overrides.mode !== undefined && mode !== undefined && mode !== overrides.mode) {
-    const text = `--mode: expected ${String(mode)}, the mode of the module's handler of "${queue}"`
+function selected(
+  work: Readonly<Record<string, QueueWork>>,
+  named: readonly string[],
+): readonly (readonly [queue: string, work: QueueWork])[] {
+  const queues = named.length > 0 ? [...new Set(named)] : Object.keys(work)
+  return queues.map((queue) => {
+    const own = Object.hasOwn(work, queue) ? work[queue] : undefined
+    if (own !== undefined) return [queue, own]
+    const wanted = `one of ${Object.keys(work).join(', ')}`
+    throw new SluiceError('OPTION_INVALID', `--queue: expected ${wanted}, received ${JSON.stringify(queue)}`)
+  })
+}
+
+function pipelineOf(sluice: Sluice, queue: string, work: ConsumerWork, overrides: Overrides): WorkPipeline {
+  const own = 'source' in work && typeof work.source !== 'string' ? 'group' : work.mode
+  if (overrides.mode !== undefined && own !== undefined && own !== overrides.mode) {
+    const text = `--mode: expected ${own}, the mode of the module's handler of "${queue}"`
     throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
   }
-  // The pipeline checks them: the module may be JavaScript.
-  const options = { ...work.options, ...given } as PipelineOptions
-  const runnable = runnableOf(sluice, work, options)
-  const isLeased = (options.mode as unknown) === 'leased' || work.kind === 'webhooks'
+  const mode = own ?? overrides.mode ?? 'transactional'
+  const isLeased = mode === 'leased' || mode === 'webhooks'
   return {
     queue,
-    mode: typeof mode === 'string' ? mode : 'transactional',
-    pipeline: runnable,
-    runs: isLeased ? 1 : (options.concurrency ?? 1),
+    mode,
+    pipeline: runnableOf(sluice, work, overrides),
+    runs: isLeased ? 1 : (overrides.concurrency ?? work.options.concurrency ?? 1),
   }
 }
 
-function runnableOf(sluice: Sluice, work: QueueWork, options: PipelineOptions): RunnablePipeline {
-  if (work.kind === 'relay') return sluice.relay(work.source, options as unknown as RelayOptions)
-  if (work.kind === 'webhooks') return sluice.webhooks(work.name, options as unknown as WebhooksOptions)
-  return handledBy(sluice, work, options)
+function runnableOf(sluice: Sluice, work: ConsumerWork, { mode, concurrency, batchSize }: Overrides): RunnablePipeline {
+  const sizes = { ...(concurrency !== undefined && { concurrency }), ...(batchSize !== undefined && { batchSize }) }
+  switch (work.mode) {
+    case 'relay':
+      return sluice.relay(work.source, { ...work.options, ...sizes })
+    case 'webhooks':
+      return sluice.webhooks(work.name, { ...work.options, ...sizes })
+    case 'group':
+      return handled(sluice.pipeline(work.name, { ...work.options, ...sizes }), work.handler)
+    case 'leased':
+      return handled(sluice.pipeline(work.name, { ...work.options, ...sizes }), work.handler)
+    case 'transactional':
+      return handled(sluice.pipeline(work.name, { ...work.options, ...sizes }), work.handler)
+    case undefined:
+      return mode === 'leased'
+        ? handled(sluice.pipeline(work.name, { ...work.options, ...sizes, mode }), work.handler)
+        : handled(sluice.pipeline(work.name, { ...work.options, ...sizes }), work.handler)
+  }
 }
 
-function modeOf(work: QueueWork): unknown {
-  if (work.kind === 'webhooks') return 'webhooks'
-  if (work.kind === 'relay') return typeof work.source === 'string' ? 'relay' : 'group'
-  return 'group' in work.options ? 'group' : work.options.mode
-}
-
-function handledBy(sluice: Sluice, { name, kind, handler }: HandledWork, options: PipelineOptions): RunnablePipeline {
-  const pipeline = sluice.pipeline(name, options)
-  return kind === 'handle'
-    ? pipeline.handle(handler as unknown as Handler<unknown>)
-    : pipeline.handleBatch(handler as unknown as BatchHandler<unknown>)
+function handled<In extends 'transactional' | 'leased' | 'group'>(
+  pipeline: Pipeline<unknown, undefined, In>,
+  handler: HandlerWork<In>,
+): RunnablePipeline {
+  return handler.handle === undefined ? pipeline.handleBatch(handler.handleBatch) : pipeline.handle(handler.handle)
 }

@@ -1,21 +1,25 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
-import { type KafkaRecord, protocolErrors, Reader, readRecordsBatch, Writer } from '@platformatic/kafka'
+import { type KafkaRecord, Reader, readRecordsBatch, Writer } from '@platformatic/kafka'
 import { onTestFinished } from 'vitest'
+import { FakeKafkaGroup } from './fake-kafka-group.ts'
+import { answerOfGroup, SERVED_OF_GROUPS } from './fake-kafka-group-requests.ts'
+import { FakeKafkaLog } from './fake-kafka-log.ts'
+import { codeOf, PLAIN, topicsOf } from './fake-kafka-protocol.ts'
+import { type RecordToPut, storedRecord } from './fake-kafka-records.ts'
 
 /** What a partition answers to the records of one request: the name of an error, or NONE. */
 export type PartitionAnswer = (topic: string, partition: number, records: readonly KafkaRecord[]) => string
 
 /**
- * One server that speaks as much of Kafka's protocol as a producer needs: ApiVersions, Metadata and Produce. It stores in
+ * One server that speaks as much of Kafka's protocol as a producer and a member of a consumer group need. It stores in
  * memory. What it does not have: replicas, elections, transactions, a disk, and all that a real cluster does otherwise.
  */
 export class FakeKafka {
   readonly port: number
   /** How many partitions each topic has. */
   readonly topics: Map<string, number>
-  /** What each partition has stored, by `topic:partition`. */
-  readonly stored = new Map<string, KafkaRecord[]>()
+  readonly log = new FakeKafkaLog()
   /** How many servers must have the records, as each request to store has said: -1 is all. */
   readonly acks: number[] = []
   /** False: it does not answer requests to store, and stores nothing. */
@@ -23,6 +27,8 @@ export class FakeKafka {
   answer: PartitionAnswer = () => 'NONE'
   /** The port that it names to clients, if that is not its own. */
   advertisedPort: number | undefined
+  readonly #groups = new Map<string, FakeKafkaGroup>()
+  readonly #stopping = new AbortController()
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
 
@@ -41,7 +47,26 @@ export class FakeKafka {
     return fake
   }
 
+  /** What each partition has stored, by `topic:partition`. */
+  get stored(): ReadonlyMap<string, readonly KafkaRecord[]> {
+    return this.log.stored
+  }
+
+  /** A group, which there is from its first member on. */
+  group(name: string): FakeKafkaGroup {
+    const group = this.#groups.get(name) ?? new FakeKafkaGroup()
+    this.#groups.set(name, group)
+    return group
+  }
+
+  /** Stores records as a producer would. */
+  put(topic: string, partition: number, ...records: readonly RecordToPut[]): void {
+    this.#append(topic, { index: partition, records: records.map(storedRecord) })
+  }
+
   #stop(): void {
+    this.#stopping.abort()
+    for (const group of this.#groups.values()) group.stop()
     this.#server.close()
     for (const socket of this.#sockets) socket.destroy()
   }
@@ -51,24 +76,48 @@ export class FakeKafka {
     socket.on('error', () => undefined)
     socket.on('close', () => this.#sockets.delete(socket))
     let received: Buffer = Buffer.alloc(0)
+    // A request of a connection waits until the one before it has its answer.
+    let turn = Promise.resolve()
     socket.on('data', (chunk: Buffer) => {
       received = Buffer.concat([received, chunk])
       while (received.length >= 4 && received.length >= 4 + received.readInt32BE()) {
         const end = 4 + received.readInt32BE()
-        const answer = this.#answerTo(Reader.from(received.subarray(4, end)))
-        if (answer !== undefined) socket.write(answer.prependLength().buffer)
+        const request = Reader.from(received.subarray(4, end))
+        turn = turn.then(async () => {
+          const answer = await this.#answerTo(request)
+          if (answer !== undefined && socket.writable) socket.write(answer.prependLength().buffer)
+        })
         received = received.subarray(end)
       }
     })
   }
 
-  #answerTo(request: Reader): Writer | undefined {
+  async #answerTo(request: Reader): Promise<Writer | undefined> {
     const [api, version, correlationId] = [request.readInt16(), request.readInt16(), request.readInt32()]
     request.readNullableString(false)
     const answer = Writer.create().appendInt32(correlationId)
-    if (api === API_VERSIONS)
-      return version === 1 ? versions(answer) : answer.appendInt16(codeOf('UNSUPPORTED_VERSION'))
-    return api === METADATA ? this.#describe(request, answer) : this.#store(request, answer)
+    switch (api) {
+      case API_VERSIONS:
+        return version === 1 ? versions(answer) : answer.appendInt16(codeOf('UNSUPPORTED_VERSION'))
+      case METADATA:
+        return this.#describe(request, answer)
+      case PRODUCE:
+        return this.#store(request, answer)
+      case FETCH:
+        return this.log.fetch(request, answer, this.#stopping.signal)
+      case LIST_OFFSETS:
+        return this.log.list(request, answer)
+      case FIND_COORDINATOR:
+        return answer
+          .appendInt32(0)
+          .appendInt16(0)
+          .appendString(null, false)
+          .appendInt32(NODE)
+          .appendString('127.0.0.1', false)
+          .appendInt32(this.advertisedPort ?? this.port)
+      default:
+        return answerOfGroup(api, request, answer, (name) => this.group(name))
+    }
   }
 
   /** Version 4. */
@@ -108,16 +157,12 @@ export class FakeKafka {
     if (!this.answers) return undefined
     this.acks.push(request.readInt16())
     request.readInt32()
-    const topics = request.readArray(
-      (r) => ({ name: r.readString(false), parts: r.readArray((part) => partOf(part), false, false) }),
-      false,
-      false,
-    )
+    const topics = topicsOf(request, partOf)
     answer.appendArray(
-      topics,
+      [...topics],
       (w, { name, parts }) => {
         w.appendString(name, false).appendArray(
-          parts,
+          [...parts],
           (w2, part) =>
             w2.appendInt32(part.index).appendInt16(this.#append(name, part)).appendInt64(0n).appendInt64(-1n),
           ...PLAIN,
@@ -130,8 +175,7 @@ export class FakeKafka {
 
   #append(topic: string, { index, records }: Part): number {
     const error = this.answer(topic, index, records)
-    const place = `${topic}:${index}`
-    if (error === 'NONE') this.stored.set(place, [...(this.stored.get(place) ?? []), ...records])
+    if (error === 'NONE') this.log.append(`${topic}:${index}`, records)
     return codeOf(error)
   }
 }
@@ -148,28 +192,24 @@ function partOf(request: Reader): Part {
 }
 
 function versions(answer: Writer): Writer {
-  const served = [
-    [PRODUCE, 3],
-    [METADATA, 4],
-    [API_VERSIONS, 1],
-  ] as const
   return answer
     .appendInt16(0)
     .appendArray(
-      [...served],
+      [...SERVED, ...SERVED_OF_GROUPS],
       (w, [api, version]) => w.appendInt16(api).appendInt16(version).appendInt16(version),
       ...PLAIN,
     )
     .appendInt32(0)
 }
 
-function codeOf(error: string): number {
-  const { code } = protocolErrors[error] ?? {}
-  if (code === undefined) throw new Error(`${error} is no error of Kafka`)
-  return code
-}
-
-const [PRODUCE, METADATA, API_VERSIONS] = [0, 3, 18]
+const [PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS] = [0, 1, 2, 3, 10, 18]
+/** Requests, each with its one version. */
+const SERVED = [
+  [PRODUCE, 3],
+  [FETCH, 4],
+  [LIST_OFFSETS, 2],
+  [METADATA, 4],
+  [FIND_COORDINATOR, 1],
+  [API_VERSIONS, 1],
+] as const
 const NODE = 1
-/** Arrays as they were before the protocol became flexible. */
-const PLAIN = [false, false] as const

@@ -1,0 +1,142 @@
+import { type CommitOptionsPartition, type Consumer, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { toError } from '../errors.ts'
+
+export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
+
+/** The partitions of a member, from one time that the group shares them out to the next. */
+export interface Share {
+  /** No two shares are the same object. */
+  readonly topics: readonly GroupAssignment[]
+  /** Whether this member shares out. */
+  readonly isLeader: boolean
+}
+
+/** A member of a consumer group. The client gives signs of life, and joins again when the group shares its partitions out anew. */
+export class GroupMember {
+  readonly #client: KafkaClient
+  readonly #sessionMs: number
+  readonly #startedAtMs = performance.now()
+  /** Called when it has another share, or none any more. */
+  onChange: () => void = () => undefined
+  #share: Share | undefined
+  #changed = Promise.withResolvers<void>()
+  #ended: Error | undefined
+
+  constructor(client: KafkaClient, sessionMs: number) {
+    this.#client = client
+    this.#sessionMs = sessionMs
+    client.on('consumer:group:join', ({ assignments = [], isLeader = false }) => {
+      this.#share = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
+      this.#tell()
+    })
+    // The client has tried once to join again.
+    client.on('error', (error) => this.#joinAgain(error))
+    client.on('consumer:heartbeat:stalled', ({ lastError }) =>
+      this.#end(lastError ?? new Error('no sign of life from the group')),
+    )
+  }
+
+  /** Its share now. Undefined: it has none, or the group shares its partitions out anew. */
+  get share(): Share | undefined {
+    return this.#client.isActive() ? this.#share : undefined
+  }
+
+  /** How long the group may wait for a member that was cut off, before this one has its first share. */
+  get waitMs(): number {
+    return this.#share === undefined ? Math.max(0, this.#startedAtMs + this.#sessionMs - performance.now()) : 0
+  }
+
+  /** Resolves with its first share. @throws what does not pass by itself; later too, {@link ready} throws it */
+  async join(): Promise<void> {
+    try {
+      for (let tries = 1; ; tries++) {
+        try {
+          await this.#client.joinGroup({})
+          return
+        } catch (error) {
+          if (tries === TRIES || this.#ended !== undefined || !isOfGroup(error)) throw error
+        }
+      }
+    } catch (error) {
+      this.#end(toError(error))
+      throw error
+    }
+  }
+
+  /** Waits for its share. @throws if it is no member any more */
+  async ready(): Promise<Share> {
+    for (;;) {
+      if (this.#ended !== undefined) throw this.#ended
+      const { share } = this
+      if (share !== undefined) return share
+      await this.#changed.promise
+    }
+  }
+
+  /** The offsets of the group, by topic and partition; less than 0: it has none. */
+  async committed({ topics }: Share): Promise<ReadonlyMap<string, readonly bigint[]>> {
+    return this.#client.listCommittedOffsets({ topics: topics.map((one) => ({ ...one })) })
+  }
+
+  /**
+   * Commits those offsets that are of its share. While the group shares out anew it commits none, and the messages come again.
+   *
+   * @throws if the group does not answer
+   */
+  async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
+    if (this.#ended !== undefined) throw this.#ended
+    const { topics = [] } = this.share ?? {}
+    const owned = offsets.filter(({ topic, partition }) =>
+      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
+    )
+    if (owned.length === 0) return
+    try {
+      await this.#client.commit({ offsets: owned })
+    } catch (error) {
+      if (!isOfGroup(error)) throw error
+    }
+  }
+
+  /** Has the group share its partitions out, because there are more of them. */
+  shareOut(): void {
+    this.#client.clearMetadata()
+    // What it throws, `ready` throws too.
+    this.join().catch(() => undefined)
+  }
+
+  /** Leaves the group, if that answers in time. */
+  async leave(): Promise<void> {
+    this.#end(new Error('connection closed'))
+    const left = this.#client.close(true).catch(() => undefined)
+    await untilAborted(left, AbortSignal.timeout(GOODBYE_MS))
+    // Requests that wait for an answer would keep the process alive.
+    await this.#client.connections.close().catch(() => undefined)
+  }
+
+  #joinAgain(error: Error): void {
+    if (isOfGroup(error)) this.join().catch(() => undefined)
+    else this.#end(error)
+  }
+
+  #end(error: Error): void {
+    this.#ended ??= error
+    this.#tell()
+  }
+
+  #tell(): void {
+    this.#changed.resolve()
+    this.#changed = Promise.withResolvers()
+    this.onChange()
+  }
+}
+
+/** Whether the group only shares its partitions out anew, or does not know the member any more: it may join again. */
+function isOfGroup(error: unknown): boolean {
+  return error instanceof Error && findErrorBy(error, 'needsRejoin', true) !== null
+}
+
+/** How often a member tries to join, when others join or leave at the same time. */
+const TRIES = 5
+/** How long the server may take to say goodbye. */
+const GOODBYE_MS = 500

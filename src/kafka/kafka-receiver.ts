@@ -1,0 +1,179 @@
+import type { ClusterMetadata } from '@platformatic/kafka'
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
+import { toError } from '../errors.ts'
+import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
+import type { GroupMember, KafkaClient, Share } from './group-member.ts'
+import { reasonOf } from './kafka-verdict.ts'
+import { isOutOfRange, Positions } from './positions.ts'
+import { receivedOf } from './received.ts'
+
+/** How long a server waits for a record before it answers that there is none. */
+export const FETCH_WAIT_MS = 1_000
+
+/** Connections to the servers of a cluster: those of a member of a group, and those by which it reads its partitions. */
+export class KafkaReceiver implements ReceiverConnection {
+  readonly #member: GroupMember
+  readonly #reader: KafkaClient
+  readonly #topics: readonly string[]
+  /** What has been fetched, and `receive` has not returned yet. */
+  #ready: FetchedRecord[] = []
+  /** What `receive` has returned of the share, and is not acked. */
+  readonly #out = new Map<ReceivedMessage, FetchedRecord>()
+  /** Where to go on in the partitions of the share. */
+  #positions: Positions | undefined
+  /** How many partitions each topic has. */
+  #counts: readonly number[] = []
+  /** The servers that have a fetch under way. */
+  readonly #fetching = new Set<number>()
+  #step: Promise<void> | undefined
+  /** Of the step: it ends with an answer to a fetch, or another share. */
+  #stepEnd = Promise.withResolvers<void>()
+  #closed: Promise<void> | undefined
+
+  constructor(member: GroupMember, reader: KafkaClient, topics: readonly string[]) {
+    this.#member = member
+    this.#reader = reader
+    this.#topics = topics
+    member.onChange = () => this.#stepEnd.resolve()
+  }
+
+  get waitMs(): number {
+    return this.#member.waitMs
+  }
+
+  async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
+    if (this.#closed !== undefined) throw new Error('connection closed')
+    // What was fetched before the group shared out anew comes again, perhaps to another process.
+    while ((this.#ready.length === 0 || !this.#isCurrent) && !signal.aborted) {
+      // A step that was waited for in vain goes on, and may fetch records yet.
+      this.#step ??= this.#newStep()
+      await untilAborted(this.#step, signal)
+    }
+    return this.#isCurrent ? this.#ready.splice(0, most).map((record) => this.#given(record)) : []
+  }
+
+  /**
+   * Commits the offsets up to which all is acked: an offset stands for all records before it. Nothing is committed of partitions
+   * that another member has now: it gets the messages again.
+   */
+  async ack(messages: readonly ReceivedMessage[]): Promise<void> {
+    const acked = messages.flatMap((message) => this.#out.get(message) ?? [])
+    for (const message of messages) this.#out.delete(message)
+    try {
+      await this.#member.commit(offsetsOf(acked, [...this.#out.values()]))
+    } catch (error) {
+      throw new Error(reasonOf(error), { cause: error })
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
+    const left = this.#member.leave()
+    await this.#reader.close(true).catch(() => undefined)
+    await left
+  }
+
+  /** Whether the positions are those of its share. */
+  get #isCurrent(): boolean {
+    const { share } = this.#member
+    return share !== undefined && share === this.#positions?.share
+  }
+
+  #newStep(): Promise<void> {
+    const step = this.#advance().finally(() => {
+      this.#step = undefined
+    })
+    // Where no `receive` waits for it, the next one meets the same failure.
+    ignoreRejection(step)
+    return step
+  }
+
+  async #advance(): Promise<void> {
+    try {
+      this.#stepEnd = Promise.withResolvers()
+      // A fetch of the step before may fail before anything waits for this.
+      ignoreRejection(this.#stepEnd.promise)
+      const share = await this.#member.ready()
+      const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
+      this.#lookForMore(share, metadata)
+      this.#startFetches(await this.#positionsIn(share), metadata)
+      // A member without partitions has no fetch, and looks for more.
+      await untilAborted(this.#stepEnd.promise, AbortSignal.timeout(IDLE_MS))
+    } catch (error) {
+      throw new Error(reasonOf(error), { cause: error })
+    }
+  }
+
+  /** Partitions that have been added to a topic belong to no member until the leader shares them out. */
+  #lookForMore({ isLeader }: Share, { topics }: ClusterMetadata): void {
+    const counts = this.#topics.map((topic) => topics.get(topic)?.partitionsCount ?? 0)
+    const areMore = counts.some((count, at) => count > (this.#counts[at] ?? count))
+    this.#counts = counts
+    if (areMore && isLeader) this.#member.shareOut()
+  }
+
+  async #positionsIn(share: Share): Promise<Positions> {
+    if (this.#positions?.share !== share) {
+      const positions = await Positions.of(share, this.#member, this.#reader)
+      this.#ready = []
+      this.#out.clear()
+      this.#positions = positions
+    }
+    return this.#positions
+  }
+
+  #startFetches(positions: Positions, metadata: ClusterMetadata): void {
+    for (const [node, topics] of positions.byNode(metadata)) {
+      if (this.#fetching.has(node)) continue
+      this.#fetching.add(node)
+      this.#fetch(positions, { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }, metadata)
+        .finally(() => this.#fetching.delete(node))
+        .then(
+          () => this.#stepEnd.resolve(),
+          (error: unknown) => this.#stepEnd.reject(toError(error)),
+        )
+    }
+  }
+
+  async #fetch(
+    positions: Positions,
+    request: Parameters<KafkaClient['fetch']>[0],
+    { topics }: ClusterMetadata,
+  ): Promise<void> {
+    try {
+      const { responses } = await this.#reader.fetch(request)
+      // The group has shared out anew meanwhile.
+      if (positions !== this.#positions) return
+      const names = new Map([...topics].map(([name, { id }]) => [id, name]))
+      for (const { topicId, partitions } of responses) {
+        for (const data of partitions) {
+          const place = { topic: names.get(topicId) ?? '', partition: data.partitionIndex }
+          const { records, next } = recordsIn(place, data, positions.at(place))
+          // Not as arguments: there may be more than a call takes.
+          this.#ready = this.#ready.concat(records)
+          positions.set(place, next)
+        }
+      }
+    } catch (error) {
+      if (!isOutOfRange(error)) throw error
+      await positions.toOldest(this.#reader, error)
+    }
+  }
+
+  #given(record: FetchedRecord): ReceivedMessage {
+    const given = receivedOf(record)
+    this.#out.set(given, record)
+    return given
+  }
+}
+
+/** Of one answer to a fetch. */
+const MOST_BYTES = 8 * 2 ** 20
+/** When a member without partitions looks for more. */
+const IDLE_MS = 30_000
