@@ -2,6 +2,8 @@ import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
 import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
 import { describe, errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { PublishCall } from '../relay/publish-call.ts'
+import { Target } from '../relay/target.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
@@ -10,18 +12,19 @@ import { wrongSubject } from './subject.ts'
 export class NatsPublisher implements DestinationConnection {
   readonly #connection: NatsConnection
   readonly #jetstream: JetStreamClient
-  readonly #options: NatsOptions
+  readonly #subject: Target
+  readonly #stream: string | undefined
 
   constructor(connection: NatsConnection, options: NatsOptions) {
     this.#connection = connection
     this.#jetstream = jetstream(connection)
-    this.#options = options
+    this.#subject = new Target(options.subject)
+    this.#stream = options.stream
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const subject = this.#subjectOf(outgoing)
-    const wrong = wrongSubject(subject)
-    if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
+    const wrong = this.#wrongSubject(outgoing)
+    if (wrong !== undefined) return wrong
     let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
       if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
@@ -34,13 +37,17 @@ export class NatsPublisher implements DestinationConnection {
   }
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
-    const aborted = Promise.withResolvers<Verdict>()
-    const abort = () => aborted.resolve(NO_CONFIRM)
-    if (signal.aborted) abort()
+    if (signal.aborted) return messages.map(() => NO_CONFIRM)
+    const asked = new Map<string, Promise<Verdict>>()
+    const call = new PublishCall(messages, (outgoing, answered) => {
+      this.#publish(outgoing, asked).then(answered, (error) =>
+        answered({ kind: 'unavailable', error: errorText(error) }),
+      )
+    })
+    const abort = () => call.end(NO_CONFIRM)
     signal.addEventListener('abort', abort)
     try {
-      const asked = new Map<string, Promise<Verdict>>()
-      return await Promise.all(messages.map((one) => Promise.race([this.#publish(one, asked), aborted.promise])))
+      return await call.verdicts
     } finally {
       signal.removeEventListener('abort', abort)
     }
@@ -52,12 +59,12 @@ export class NatsPublisher implements DestinationConnection {
 
   /** @param asked by subject, what is known of those that nobody has answered for */
   async #publish(outgoing: OutgoingMessage, asked: Map<string, Promise<Verdict>>): Promise<Verdict> {
-    const subject = this.#subjectOf(outgoing)
-    const { stream } = this.#options
+    const subject = this.#subject.of(outgoing)
+    const stream = this.#stream
     try {
       const answer = await this.#jetstream.publish(subject, outgoing.body, {
         msgID: outgoing.id,
-        headers: this.#headersOf(outgoing),
+        headers: headersOf(outgoing),
         timeout: LONGEST_MS,
         ...(stream === undefined ? {} : { expect: { streamName: stream } }),
       })
@@ -72,7 +79,7 @@ export class NatsPublisher implements DestinationConnection {
 
   /** Nobody has answered: the stream is missing or has no leader now, or none has the subject, which is the message's fault. */
   async #ask(subject: string): Promise<Verdict> {
-    const { stream } = this.#options
+    const stream = this.#stream
     const { streams } = await this.#jetstream.jetstreamManager(false)
     try {
       if (stream !== undefined) await streams.info(stream)
@@ -87,16 +94,19 @@ export class NatsPublisher implements DestinationConnection {
     }
   }
 
-  #subjectOf(outgoing: OutgoingMessage): string {
-    const { subject } = this.#options
-    return typeof subject === 'string' ? subject : subject(outgoing)
+  #wrongSubject(outgoing: OutgoingMessage): string | undefined {
+    if (this.#subject.isFixed) return undefined
+    const subject: unknown = this.#subject.of(outgoing)
+    const wrong = wrongSubject(subject)
+    return wrong === undefined ? undefined : `nats.subject: expected ${wrong}, received ${describe(subject)}`
   }
+}
 
-  #headersOf(outgoing: OutgoingMessage): MsgHdrs {
-    const made = headers()
-    for (const [name, value] of Object.entries(outgoing.headers)) made.set(name, value)
-    return made
-  }
+function headersOf(outgoing: OutgoingMessage): MsgHdrs {
+  const made = headers()
+  // Not by `set`, which looks for the name among those that are there, although it is new.
+  for (const [name, value] of Object.entries(outgoing.headers)) made.append(name, value)
+  return made
 }
 
 /** The headers by which the server is told what to do. */

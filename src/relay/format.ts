@@ -43,7 +43,11 @@ export function formatted(
 }
 
 /** Why a message cannot have the headers of the format. Undefined: it can. */
-function takenHeader({ kind }: FormatPlan, message: Message, added: NonNullable<Formatted['headers']>): string | undefined {
+function takenHeader(
+  { kind }: FormatPlan,
+  message: Message,
+  added: NonNullable<Formatted['headers']>,
+): string | undefined {
   const own = Object.keys(message.headers)
   if (own.length === 0) return undefined
   const names = new Set(Object.keys(added).map((name) => name.toLowerCase()))
