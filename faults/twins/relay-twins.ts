@@ -45,7 +45,11 @@ export const NO_WAVES = {
   name: 'no-waves',
   title: 'a relay that pipelines the messages of a key',
   edits: [
-    { file: 'relay/waves.ts', from: 'keepsOrder ? [messages] : wavesOf(messages)', to: '[messages]' },
+    {
+      file: 'relay/publish-call.ts',
+      from: 'const waiting = orderingKey === null ? undefined : this.#waiting.get(orderingKey)',
+      to: 'const waiting = undefined',
+    },
     { file: 'relay/publish-batch.ts', from: 'if (orderingKey !== null && this.#holds(verdict)) ', to: 'if (false) ' },
   ],
   // There must be several of a key in a batch.
