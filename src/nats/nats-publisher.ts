@@ -44,13 +44,7 @@ export class NatsPublisher implements DestinationConnection {
         answered({ kind: 'unavailable', error: errorText(error) }),
       )
     })
-    const abort = () => call.end(NO_CONFIRM)
-    signal.addEventListener('abort', abort)
-    try {
-      return await call.verdicts
-    } finally {
-      signal.removeEventListener('abort', abort)
-    }
+    return call.until(signal, NO_CONFIRM)
   }
 
   close(): Promise<void> {

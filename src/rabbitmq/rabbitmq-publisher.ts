@@ -40,14 +40,11 @@ export class RabbitmqPublisher implements DestinationConnection {
     const obstacle = this.#closed ?? this.#blocked
     if (obstacle !== undefined) return messages.map(() => unavailable(obstacle))
     const call = new PublishCall(messages, (outgoing, answered) => this.#publish(outgoing, answered))
-    const abort = () => call.end(NO_CONFIRM)
-    signal.addEventListener('abort', abort)
     this.#calls.add(call)
     try {
-      return await call.verdicts
+      return await call.until(signal, NO_CONFIRM)
     } finally {
       this.#calls.delete(call)
-      signal.removeEventListener('abort', abort)
     }
   }
 

@@ -30,6 +30,18 @@ export class PublishCall {
     for (const place of this.#first()) this.#sendAt(place)
   }
 
+  /** The verdicts, at the latest when the signal aborts. */
+  async until(signal: AbortSignal, late: Verdict): Promise<readonly Verdict[]> {
+    const end = () => this.end(late)
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+    try {
+      return await this.verdicts
+    } finally {
+      signal.removeEventListener('abort', end)
+    }
+  }
+
   /** Nothing more is sent, and what has no verdict gets this one. */
   end(verdict: Verdict): void {
     for (const place of this.#known.keys()) this.#note(place, verdict)
