@@ -50,7 +50,7 @@ export const NO_WAVES = {
       from: 'const waiting = orderingKey === null ? undefined : this.#waiting.get(orderingKey)',
       to: 'const waiting = undefined',
     },
-    { file: 'relay/publish-batch.ts', from: 'if (orderingKey !== null && this.#holds(verdict)) ', to: 'if (false) ' },
+    { file: 'relay/publish-batch.ts', from: 'if (orderingKey !== null && isStop(verdict)) ', to: 'if (false) ' },
   ],
   // There must be several of a key in a batch.
   load: { keys: 1, pauseMs: 5 },

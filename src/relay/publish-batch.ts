@@ -16,7 +16,7 @@ export async function publishBatch(
   plan: Pick<RelayPlan, 'keepsOrder' | 'mostBytes'>,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<OutgoingMessage, Verdict>> {
-  const judged = new Judged(plan.keepsOrder)
+  const judged = new Judged()
   const grace = new Grace(signal)
   try {
     for (const call of callsOf(messages, plan)) {
@@ -36,13 +36,8 @@ export async function publishBatch(
 class Judged {
   readonly verdicts = new Map<OutgoingMessage, Verdict>()
   isOutOfReach = false
-  readonly #keepsOrder: boolean
   /** Keys of which no more is sent. */
   readonly #held = new Set<string | null>()
-
-  constructor(keepsOrder: boolean) {
-    this.#keepsOrder = keepsOrder
-  }
 
   /** Those that may be sent. */
   free(messages: readonly OutgoingMessage[]): readonly OutgoingMessage[] {
@@ -50,20 +45,24 @@ class Judged {
   }
 
   add(sent: readonly OutgoingMessage[], answers: readonly Verdict[]): void {
+    // Of keys in this call: behind them a destination that keeps the order may have stored nothing.
+    const refused = new Set<string | null>()
     for (const [at, outgoing] of sent.entries()) {
       const { orderingKey } = outgoing.message
       if (this.#held.has(orderingKey)) continue
       const verdict = answers[at] ?? NO_ANSWER
+      if (orderingKey !== null && isStop(verdict)) this.#held.add(orderingKey)
+      if (verdict.kind === 'unavailable' && refused.has(orderingKey)) continue
       this.verdicts.set(outgoing, verdict)
       this.isOutOfReach ||= verdict.kind === 'unavailable'
-      if (orderingKey !== null && this.#holds(verdict)) this.#held.add(orderingKey)
+      if (orderingKey !== null && verdict.kind === 'refused') refused.add(orderingKey)
     }
   }
+}
 
-  /** Behind one that can never be stored the next one goes, but a destination that keeps the order has stored nothing behind it. */
-  #holds({ kind }: Verdict): boolean {
-    return kind !== 'confirmed' && (this.#keepsOrder || kind !== 'refused')
-  }
+/** Whether the next message of its key may not go. */
+function isStop({ kind }: Verdict): boolean {
+  return kind === 'unavailable' || kind === 'failed'
 }
 
 /**

@@ -5,7 +5,7 @@ type Send = (outgoing: OutgoingMessage, answered: (verdict: Verdict) => void) =>
 
 /**
  * One call of `publish`, for a destination that takes messages one by one. A message with a key is sent when the one before it of
- * its key is confirmed: a broker that loses the first and stores the second has them in the wrong order.
+ * its key is confirmed, or can never be: a broker that loses the first and stores the second has them in the wrong order.
  */
 export class PublishCall {
   /** In the order of the messages. */
@@ -72,7 +72,8 @@ export class PublishCall {
     if (!this.#note(place, verdict)) return
     const waiting = this.#waiting.get(message.orderingKey)
     if (waiting === undefined) return
-    if (verdict.kind !== 'confirmed') for (const behind of waiting.splice(0)) this.#note(behind, BEHIND)
+    const goesOn = verdict.kind === 'confirmed' || verdict.kind === 'refused'
+    if (!goesOn) for (const behind of waiting.splice(0)) this.#note(behind, BEHIND)
     const next = waiting.shift()
     if (next !== undefined) this.#sendAt(next)
   }
