@@ -30,7 +30,9 @@ test('a destination that keeps the order of a key has all messages in one call, 
       for (const key of ['a', 'b', 'c']) {
         const ofKey = messages.filter(({ message }) => message.orderingKey === key)
         const stored = destination.stored.filter(({ message }) => message.orderingKey === key)
-        expect(stored).toEqual(ofKey.slice(0, stored.length))
+        // In another call, behind a refused one the next may be stored.
+        const storable = ofKey.filter((one) => kindOf(one) !== 'refused')
+        expect(stored).toEqual(storable.slice(0, stored.length))
       }
       if (batch.every(({ kind }) => kind === 'confirmed')) expect(destination.stored).toEqual(messages)
     }),
