@@ -8,8 +8,9 @@ import { createDatabase } from './create-database.ts'
 import { MailService } from './mail-service.ts'
 import { takeOrders } from './order-service.ts'
 import { createProgress, progressIntervalMs } from './progress.ts'
-import { createTables, openShop, type ShopDatabase } from './shop.ts'
+import { createTables, type Shop, type ShopDatabase } from './shop.ts'
 import { showTable } from './show-table.ts'
+import { openSite } from './site.ts'
 import { WorkerPool } from './worker-pool.ts'
 
 export interface DemoOptions {
@@ -32,7 +33,7 @@ export async function runDemo({ orders = 1_000, json, dashboard }: DemoOptions):
   log.write('Starting PostgreSQL …\n')
   const server = await findServer()
   const database = await createDatabase(server.url)
-  const shop = openShop(database.url)
+  const shop = openSite<ShopDatabase>(database.url)
   const mails = await MailService.start(shop.db)
   const workers = new WorkerPool({ DATABASE_URL: database.url, MAIL_URL: mails.url })
   try {
@@ -72,7 +73,7 @@ function shown(databaseUrl: string): string {
 }
 
 interface Trade {
-  readonly shop: ReturnType<typeof openShop>
+  readonly shop: Shop
   readonly workers: WorkerPool
   readonly orders: number
   readonly log: NodeJS.WriteStream

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { HandlerContext, HandlerTransaction, LeasedContext, Message } from '../src/index.ts'
-import { MAX_ATTEMPTS, type OrderPlaced, openShop, type ShopDatabase, type ShopMessage } from './shop.ts'
+import { MAX_ATTEMPTS, type OrderPlaced, type ShopDatabase, type ShopMessage } from './shop.ts'
+import { openSite } from './site.ts'
 
 // A worker process of the demo: two pipelines of queues and one of a stream's group, until the parent says stop, or goes away.
 
 const url = process.env.DATABASE_URL ?? ''
 const mailUrl = process.env.MAIL_URL ?? ''
-const shop = openShop(url)
+const shop = openSite<ShopDatabase>(url)
 let waitToBeKilled = false
 
 /** A tenth of a second is what a busy database takes to come back, here with every thirtieth first attempt. */

@@ -1,6 +1,5 @@
-import { type Generated, Kysely, PostgresDialect, sql } from 'kysely'
-import pg from 'pg'
-import { createSluice, type Sluice } from '../src/index.ts'
+import { type Generated, sql } from 'kysely'
+import type { Site } from './site.ts'
 
 /** What the demo's shop asks its workers to do. */
 export interface ShopMessage {
@@ -54,30 +53,10 @@ export interface ShopDatabase {
 }
 
 /** The demo's application: a database with orders, and a Sluice on it. Nothing here is special to the demo. */
-export interface Shop {
-  readonly db: Kysely<ShopDatabase>
-  readonly sluice: Sluice
-  close(): Promise<void>
-}
+export type Shop = Site<ShopDatabase>
 
 /** After this many attempts the demo's poison message dies: soon enough to be seen. */
 export const MAX_ATTEMPTS = 4
-
-export function openShop(url: string): Shop {
-  const pool = new pg.Pool({ connectionString: url, max: 10 })
-  pool.on('error', () => undefined)
-  const db = new Kysely<ShopDatabase>({ dialect: new PostgresDialect({ pool }) })
-  // What fails here fails on purpose, and is in the tables that are shown.
-  const sluice = createSluice({ connection: url, log: false })
-  return {
-    db,
-    sluice,
-    close: async () => {
-      await sluice.stop({ timeout: '5s' })
-      await db.destroy()
-    },
-  }
-}
 
 /** Creates the shop's tables, Sluice's schema, and the stream of orders with the group that reports on them. */
 export async function createTables({ db, sluice }: Shop): Promise<void> {

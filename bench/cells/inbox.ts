@@ -15,6 +15,6 @@ export const inbox: Cell = {
       measure: (context) => measureWriters(context, { writers: 1, many: 100 }),
     },
   ],
-  asks: ({ name }) => name === 'inbox' || name === 'sluice',
-  goals: [{ of: { contestant: 'inbox' }, over: { contestant: 'sluice' }, atLeast: 0.8 }],
+  asks: ({ name }) => name === 'sluice-inbox' || name === 'sluice',
+  goals: [{ of: { contestant: 'sluice-inbox' }, over: { contestant: 'sluice' }, atLeast: 0.8 }],
 }

@@ -16,7 +16,7 @@ import { memory } from './memory.ts'
 import { leasedOrdering, ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
-import { relay, relayRabbitmq } from './relay.ts'
+import { relay, relayMemory, relayRabbitmq } from './relay.ts'
 import { standby } from './standby.ts'
 import { streamAppend, streamAppendGroups, streamAppendMany } from './stream-append.ts'
 import {
@@ -52,6 +52,7 @@ export const CELLS: readonly Cell[] = [
   relay,
   relayRabbitmq,
   inbox,
+  relayMemory,
   leasedBatches,
   leasedSingles,
   leasedOrdering,

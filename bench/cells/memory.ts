@@ -1,9 +1,7 @@
 import type { Cell, Measured, SampleContext, Size } from '../cell.ts'
-import { consumePortions } from '../measure/portions.ts'
+import { consumePortions, type PortionsSpec } from '../measure/portions.ts'
 import { percentile } from '../statistics.ts'
 
-const PORTIONS = 50
-const PORTION: Size = { full: 20_000, quick: 600 }
 const EVERY_MS = 20
 const MIB = 2 ** 20
 
@@ -30,30 +28,49 @@ export const memory: Cell = {
   mostRounds: 3,
 }
 
-/** As messages of a queue, or as events of a log for one group. */
-export async function measureMemory(context: SampleContext, groups?: 1): Promise<Measured> {
+export interface MemorySpec extends Pick<PortionsSpec, 'longestPortionMs' | 'longestMs'> {
+  /** Into how many portions the messages are divided: a multiple of ten. */
+  readonly portions: number
+  readonly portion: Size
+  /** Events of a log for one group, instead of messages of a queue. */
+  readonly groups?: 1
+}
+
+export const FIFTIETHS: MemorySpec = {
+  portions: 50,
+  portion: { full: 20_000, quick: 600 },
+  longestPortionMs: 60_000,
+  longestMs: 300_000,
+}
+
+export async function measureMemory(context: SampleContext, spec: MemorySpec = FIFTIETHS): Promise<Measured> {
+  const { portions: count, portion, groups, ...limits } = spec
   const before = rssMiB()
   const portions: number[][] = [[]]
   const timer = setInterval(() => portions.at(-1)?.push(rssMiB()), EVERY_MS)
   const left = await consumePortions(context, {
-    portions: PORTIONS,
-    fill: { messages: PORTION[context.scale], bytes: 1_024, ...(groups && { log: { groups, inFlight: 4 } }) },
+    portions: count,
+    fill: { messages: portion[context.scale], bytes: 1_024, ...(groups && { log: { groups, inFlight: 4 } }) },
     groups,
-    longestPortionMs: 60_000,
-    longestMs: 300_000,
+    ...limits,
     onPortion: () => {
       portions.at(-1)?.push(rssMiB())
       portions.push([])
     },
   })
   clearInterval(timer)
-  const tenth = (from: number) => percentile(portions.slice(from, from + PORTIONS / 10).flat(), 50)
+  const tenth = (from: number) => percentile(portions.slice(from, from + count / 10).flat(), 50)
   const metrics = {
-    peak: Math.max(...portions.flat()),
+    peak: Math.max(...portions.map(mostOf)),
     before,
-    lastOverSecondTenth: tenth(PORTIONS - PORTIONS / 10) / tenth(PORTIONS / 10),
+    lastOverSecondTenth: tenth(count - count / 10) / tenth(count / 10),
   }
-  return { metrics, series: portions.slice(0, PORTIONS).map((values) => Math.max(...values)), left }
+  return { metrics, series: portions.slice(0, count).map(mostOf), left }
+}
+
+/** A portion may have too many values for the arguments of a function. */
+function mostOf(values: readonly number[]): number {
+  return values.reduce((most, value) => Math.max(most, value), 0)
 }
 
 function rssMiB(): number {

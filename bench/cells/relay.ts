@@ -1,21 +1,46 @@
 import type { Case, Cell, Size } from '../cell.ts'
 import { PER_SECOND, partialDrainCase } from './drain.ts'
+import { type MemorySpec, measureMemory, memory } from './memory.ts'
 
 const PLAIN = 'no keys'
 const KEYED = '50 keys'
 const RELAYED: Size = { full: 60_000, quick: 6_000 }
 
-export const relay = relayCell('relay', 'relay', 'Relay to NATS JetStream', 'one NATS server')
+export const relay = relayCell('relay', 'to-nats', 'Relay to NATS JetStream', 'one NATS server')
 export const relayRabbitmq = relayCell(
   'relay-rabbitmq',
-  'rabbitmq',
+  'to-rabbitmq',
   'Relay to RabbitMQ',
   'a durable queue of one RabbitMQ server',
 )
 
-/** @param contestant its name with `-by-hand` is the name of the loop by hand */
-function relayCell(name: string, contestant: string, title: string, destination: string): Cell {
-  const byHand = { contestant: `${contestant}-by-hand`, case: PLAIN }
+const TENTHS: MemorySpec = {
+  portions: 10,
+  portion: { full: 100_000, quick: 2_000 },
+  longestPortionMs: 120_000,
+  longestMs: 900_000,
+}
+
+export const relayMemory: Cell = {
+  ...memory,
+  name: 'relay-memory',
+  title: 'Memory of a process that relays and receives a million messages of 1 KiB',
+  measures:
+    '1,000,000 messages with 1 KiB of text each go through one process (100 per batch, 4 in flight) in ten portions: a relay publishes them to ' +
+    'one NATS server, an inbox receives them from there into another queue, and a pipeline handles them. Resident memory, read every 20 ms. ' +
+    'Node, its TypeScript loader and the harness are part of it',
+  series: { x: 'hundred thousands of messages', y: 'MiB resident at most in each', scale: 'value' },
+  cases: [{ name: '', fill: () => ({ messages: 0 }), measure: (context) => measureMemory(context, TENTHS) }],
+  asks: ({ name }) => name === 'sluice-through-nats',
+  without: {},
+  goals: [{ of: { contestant: 'sluice-through-nats', metric: 'lastOverSecondTenth' }, atMost: 1.1 }],
+  mostRounds: 1,
+}
+
+/** @param task of which the contestants are named */
+function relayCell(name: string, task: string, title: string, destination: string): Cell {
+  const contestant = `sluice-${task}`
+  const byHand = { contestant: `raw-loop-${task}`, case: PLAIN }
   return {
     name,
     title,

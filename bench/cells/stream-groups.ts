@@ -1,6 +1,6 @@
 import type { Case, Cell } from '../cell.ts'
 import { partialDrainCase } from './drain.ts'
-import { measureMemory, memory } from './memory.ts'
+import { FIFTIETHS, measureMemory, memory } from './memory.ts'
 import { measurePinned, pinnedHorizon } from './pinned-horizon.ts'
 
 const EVENTS_PER_SECOND = { name: 'perSecond', unit: 'events/s', better: 'more' } as const
@@ -113,7 +113,13 @@ export const streamMemory: Cell = {
     'As memory, for a group of a stream: 1,000,000 events with 1 KiB of text each go through one process (100 per batch, 4 in flight) in 50 ' +
     'portions: resident memory, read every 20 ms',
   series: { x: 'fiftieths of a million events', y: 'MiB resident at most in each fiftieth', scale: 'value' },
-  cases: [{ name: '', fill: () => ({ messages: 0 }), measure: (context) => measureMemory(context, 1) }],
+  cases: [
+    {
+      name: '',
+      fill: () => ({ messages: 0 }),
+      measure: (context) => measureMemory(context, { ...FIFTIETHS, groups: 1 }),
+    },
+  ],
   asks: ({ follows }) => follows !== undefined,
   without: {},
   goals: [

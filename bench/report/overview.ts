@@ -53,10 +53,14 @@ function cellTable(results: readonly CellResult[]): string {
 
 /** Sluice's median, or the range of its medians over the cases. */
 function sluiceText({ entries, metric }: CellResult): string {
-  const medians = entries
-    .filter(({ contestant }) => contestant === 'sluice')
-    .flatMap(({ metrics }) => metrics[metric.name]?.median ?? [])
+  const medians = ofSluice(entries).flatMap(({ metrics }) => metrics[metric.name]?.median ?? [])
   if (medians.length === 0) return 'not measured'
   const [least, most] = [format(Math.min(...medians)), format(Math.max(...medians))]
   return `${least === most ? least : `${least} – ${most}`} ${metric.unit}`
+}
+
+/** In cells for one task, Sluice is there under the task's name. */
+function ofSluice(entries: CellResult['entries']): CellResult['entries'] {
+  const plain = entries.filter(({ contestant }) => contestant === 'sluice')
+  return plain.length > 0 ? plain : entries.filter(({ contestant }) => contestant.startsWith('sluice-'))
 }

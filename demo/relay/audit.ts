@@ -1,4 +1,4 @@
-import type { Site } from './shop.ts'
+import type { Partner } from './shop.ts'
 
 /** What the two databases say at the end. */
 export interface Audit {
@@ -13,7 +13,7 @@ export interface Audit {
 }
 
 /** Compares the tables of the shop with those of the warehouse. */
-export async function takeAudit(shop: Site, warehouse: Site): Promise<Audit> {
+export async function takeAudit(shop: Partner, warehouse: Partner): Promise<Audit> {
   const orders = await shop.db.selectFrom('order').select('id').execute()
   const parcels = await warehouse.db.selectFrom('parcel').selectAll().orderBy('id').execute()
   const missing = new Set(orders.map(({ id }) => id))

@@ -3,9 +3,10 @@ import { NatsCluster } from '../../faults/environment/nats-cluster.ts'
 import { findServer } from '../../server/find-server.ts'
 import { createDatabase } from '../create-database.ts'
 import { showTable } from '../show-table.ts'
+import { openSite } from '../site.ts'
 import { type Audit, passed, takeAudit } from './audit.ts'
 import { Processes } from './processes.ts'
-import { createTables, openSite, type Site, takeOrders } from './shop.ts'
+import { createTables, type Partner, type Tables, takeOrders } from './shop.ts'
 import { SharedStream } from './stream.ts'
 
 export interface RelayDemoOptions {
@@ -68,13 +69,13 @@ const MISSING = `The demo needs nats-server on the PATH, and it is not there. In
 
 interface OwnSite {
   readonly url: string
-  readonly site: Site
+  readonly site: Partner
 }
 
 async function openOwn(serverUrl: string, stack: AsyncDisposableStack): Promise<OwnSite> {
   const database = await createDatabase(serverUrl)
   stack.defer(() => database.drop())
-  const site = openSite(database.url)
+  const site = openSite<Tables>(database.url)
   stack.defer(() => site.close())
   return { url: database.url, site }
 }
@@ -95,7 +96,7 @@ async function during(
 const DOWN_MS = 2_000
 
 /** Shows how far it is, until each order has a parcel, or nothing has changed for a minute. */
-async function showUntilAll(shop: Site, warehouse: Site, orders: number, log: NodeJS.WriteStream): Promise<void> {
+async function showUntilAll(shop: Partner, warehouse: Partner, orders: number, log: NodeJS.WriteStream): Promise<void> {
   let [parcels, changedAt] = [0, performance.now()]
   while (parcels < orders && performance.now() - changedAt < LONGEST_MS) {
     const [taken, packed] = [await rowsOf(shop, 'order'), await rowsOf(warehouse, 'parcel')]
@@ -108,7 +109,7 @@ async function showUntilAll(shop: Site, warehouse: Site, orders: number, log: No
 
 const LONGEST_MS = 60_000
 
-async function rowsOf({ db }: Site, table: 'order' | 'parcel'): Promise<number> {
+async function rowsOf({ db }: Partner, table: 'order' | 'parcel'): Promise<number> {
   const { rows } = await db
     .selectFrom(table)
     .select((of) => of.fn.countAll<string>().as('rows'))

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Generated, Kysely, PostgresDialect } from 'kysely'
-import pg from 'pg'
-import { createSluice, type Sluice } from '../../src/index.ts'
+import type { Generated } from 'kysely'
+import type { Site } from '../site.ts'
 
 /** What the shop tells the warehouse. Its ordering key is the customer. */
 export interface OrderPlaced {
@@ -15,30 +14,11 @@ export interface Tables {
   parcel: { id: Generated<number>; orderId: number; customer: string }
 }
 
-/** A database with its Sluice. */
-export interface Site {
-  readonly db: Kysely<Tables>
-  readonly sluice: Sluice
-  close(): Promise<void>
-}
-
-export function openSite(url: string): Site {
-  const pool = new pg.Pool({ connectionString: url, max: 6 })
-  pool.on('error', () => undefined)
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
-  const sluice = createSluice({ connection: url, log: false })
-  return {
-    db,
-    sluice,
-    close: async () => {
-      await sluice.stop({ timeout: '5s' })
-      await db.destroy()
-    },
-  }
-}
+/** The shop, or the warehouse. */
+export type Partner = Site<Tables>
 
 /** Neither table is unique in what it tells: what is doubled must be able to show in the audit. */
-export async function createTables(shop: Site, warehouse: Site): Promise<void> {
+export async function createTables(shop: Partner, warehouse: Partner): Promise<void> {
   await Promise.all([shop.sluice.migrate(), warehouse.sluice.migrate()])
   await shop.db.schema
     .createTable('order')
@@ -58,7 +38,7 @@ const CUSTOMERS = 60
 
 /** Takes orders: each is a row, and a message that is enqueued in the same transaction. */
 export async function takeOrders(
-  { db, sluice }: Site,
+  { db, sluice }: Partner,
   orders: number,
   onOrder: (count: number) => void,
 ): Promise<void> {

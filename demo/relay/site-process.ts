@@ -2,11 +2,12 @@
 import { once } from 'node:events'
 import type { HandlerTransaction, Message } from '../../src/index.ts'
 import { fromNats, nats } from '../../src/nats.ts'
-import { type OrderPlaced, openSite } from './shop.ts'
+import { openSite } from '../site.ts'
+import type { OrderPlaced, Tables } from './shop.ts'
 import { CONSUMER, STREAM, SUBJECT } from './stream.ts'
 
 const servers = String(process.env.NATS_URLS).split(',')
-const site = openSite(String(process.env.DATABASE_URL))
+const site = openSite<Tables>(String(process.env.DATABASE_URL))
 /** As short as a demo is. */
 const breaker = { delay: '100ms', maxDelay: '1s' } as const
 

@@ -6,8 +6,8 @@ export const SETTLES_BEFORE_CONFIRM = {
   edits: [
     {
       file: 'relay/publish-batch.ts',
-      from: '    return await Promise.race([published, tooLate(portion, signal, over.signal)])\n',
-      to: "    void published\n    return portion.map(() => ({ kind: 'confirmed' }))\n",
+      from: '  return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_ANSWER)\n',
+      to: "  void published\n  return messages.map(() => ({ kind: 'confirmed' }))\n",
     },
   ],
   caught: ['lost'],
@@ -44,7 +44,14 @@ export const OUTAGE_COUNTS = {
 export const NO_WAVES = {
   name: 'no-waves',
   title: 'a relay that pipelines the messages of a key',
-  edits: [{ file: 'relay/lanes.ts', from: 'outgoing.message.orderingKey ?? outgoing', to: 'outgoing' }],
+  edits: [
+    {
+      file: 'relay/publish-call.ts',
+      from: 'const waiting = orderingKey === null ? undefined : this.#waiting.get(orderingKey)',
+      to: 'const waiting = undefined',
+    },
+    { file: 'relay/publish-batch.ts', from: 'if (orderingKey !== null && isStop(verdict)) ', to: 'if (false) ' },
+  ],
   // There must be several of a key in a batch.
   load: { keys: 1, pauseMs: 5 },
   workers: { count: 1, pipeline: { batchSize: 500, concurrency: 1 } },

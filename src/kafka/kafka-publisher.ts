@@ -2,6 +2,7 @@ import { ProduceAcks, type Producer } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { describe } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { Target } from '../relay/target.ts'
 import type { KafkaPlan } from './kafka-options.ts'
 import { type Answers, judged, stored, verdictOf } from './kafka-verdict.ts'
 import { type KafkaRecord, placeOf, roundsOf, toRecord, wrongTopic } from './record.ts'
@@ -9,18 +10,18 @@ import { type KafkaRecord, placeOf, roundsOf, toRecord, wrongTopic } from './rec
 /** Connections to the servers of a cluster. */
 export class KafkaPublisher implements DestinationConnection {
   readonly #producer: Producer
-  readonly #plan: KafkaPlan
+  readonly #topic: Target
   /** The messages without a key of one call go to one partition of their topic, and those of the next call to the next one. */
   #turn = 0
 
-  constructor(producer: Producer, plan: KafkaPlan) {
+  constructor(producer: Producer, { topic }: Pick<KafkaPlan, 'topic'>) {
     this.#producer = producer
-    this.#plan = plan
+    this.#topic = new Target(topic)
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const topic = this.#topicOf(outgoing)
-    const wrong = wrongTopic(topic)
+    const topic = this.#topic.of(outgoing)
+    const wrong = this.#topic.isFixed ? undefined : wrongTopic(topic)
     if (wrong !== undefined) return `kafka.topic: expected ${wrong}, received ${describe(topic)}`
     return Object.hasOwn(outgoing.headers, 'id')
       ? 'header "id": expected another name, because the id has this one'
@@ -49,7 +50,7 @@ export class KafkaPublisher implements DestinationConnection {
   /** The records of messages, or why there is none. */
   async #recordsOf(messages: readonly OutgoingMessage[]): Promise<readonly (KafkaRecord | Verdict)[]> {
     const turn = this.#turn++
-    const topics = messages.map((outgoing) => this.#topicOf(outgoing))
+    const topics = messages.map((outgoing) => this.#topic.of(outgoing))
     const names = [...new Set(topics)]
     const counts = new Map(
       await Promise.all(names.map(async (topic) => [topic, await this.#partitionsOf(topic)] as const)),
@@ -100,11 +101,6 @@ export class KafkaPublisher implements DestinationConnection {
       this.#producer.clearMetadata()
       return judged(error)
     }
-  }
-
-  #topicOf(outgoing: OutgoingMessage): string {
-    const { topic } = this.#plan
-    return typeof topic === 'string' ? topic : topic(outgoing)
   }
 }
 

@@ -1,27 +1,34 @@
 import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
-import { headers, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
-import { describe, errorText } from '../errors.ts'
+import { type MsgHdrs, MsgHdrsImpl, type NatsConnection } from '@nats-io/transport-node'
+import { describe } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { PublishCall } from '../relay/publish-call.ts'
+import { Target } from '../relay/target.ts'
+import { Confirms } from './confirms.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
+import { Unanswered } from './unanswered.ts'
 
 /** A connection to JetStream. */
 export class NatsPublisher implements DestinationConnection {
   readonly #connection: NatsConnection
   readonly #jetstream: JetStreamClient
-  readonly #options: NatsOptions
+  readonly #subject: Target
+  readonly #stream: string | undefined
+  readonly #confirms: Confirms
 
   constructor(connection: NatsConnection, options: NatsOptions) {
     this.#connection = connection
     this.#jetstream = jetstream(connection)
-    this.#options = options
+    this.#subject = new Target(options.subject)
+    this.#stream = options.stream
+    this.#confirms = new Confirms(connection, options.connection?.inboxPrefix)
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const subject = this.#subjectOf(outgoing)
-    const wrong = wrongSubject(subject)
-    if (wrong !== undefined) return `nats.subject: expected ${wrong}, received ${describe(subject)}`
+    const wrong = this.#wrongSubject(outgoing)
+    if (wrong !== undefined) return wrong
     let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
       if (OWN.test(name)) return `header ${JSON.stringify(name)}: expected a name that does not begin with Nats-`
@@ -34,67 +41,48 @@ export class NatsPublisher implements DestinationConnection {
   }
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
-    const aborted = Promise.withResolvers<Verdict>()
-    const abort = () => aborted.resolve(NO_CONFIRM)
-    if (signal.aborted) abort()
-    signal.addEventListener('abort', abort)
-    try {
-      const asked = new Map<string, Promise<Verdict>>()
-      return await Promise.all(messages.map((one) => Promise.race([this.#publish(one, asked), aborted.promise])))
-    } finally {
-      signal.removeEventListener('abort', abort)
-    }
+    if (signal.aborted) return messages.map(() => NO_CONFIRM)
+    const unanswered = new Unanswered(this.#jetstream, this.#stream)
+    const places: string[] = []
+    const call = new PublishCall(messages, (outgoing, answered) => {
+      try {
+        places.push(this.#publish(outgoing, unanswered, answered))
+      } catch (error) {
+        answered(verdictOf(error))
+      }
+    })
+    const verdicts = await call.until(signal, NO_CONFIRM)
+    if (signal.aborted) for (const place of places) this.#confirms.forget(place)
+    return verdicts
   }
 
   close(): Promise<void> {
     return this.#connection.close()
   }
 
-  /** @param asked by subject, what is known of those that nobody has answered for */
-  async #publish(outgoing: OutgoingMessage, asked: Map<string, Promise<Verdict>>): Promise<Verdict> {
-    const subject = this.#subjectOf(outgoing)
-    const { stream } = this.#options
-    try {
-      const answer = await this.#jetstream.publish(subject, outgoing.body, {
-        msgID: outgoing.id,
-        headers: this.#headersOf(outgoing),
-        timeout: LONGEST_MS,
-        ...(stream === undefined ? {} : { expect: { streamName: stream } }),
-      })
-      return verdictOfAnswer(answer, stream)
-    } catch (error) {
-      if (!isNoResponse(error)) return verdictOf(error)
-      const known = asked.get(subject) ?? this.#ask(subject)
-      asked.set(subject, known)
-      return known
-    }
+  #publish(outgoing: OutgoingMessage, unanswered: Unanswered, answered: (verdict: Verdict) => void): string {
+    const subject = this.#subject.of(outgoing)
+    const publication = { subject, body: outgoing.body, headers: this.#headersOf(outgoing) }
+    return this.#confirms.publish(publication, (answer) => {
+      if (answer instanceof Error) answered(verdictOf(answer))
+      else if (isNoResponse(answer)) void unanswered.verdictOf(subject).then(answered)
+      else answered(verdictOfAnswer(answer, this.#stream))
+    })
   }
 
-  /** Nobody has answered: the stream is missing or has no leader now, or none has the subject, which is the message's fault. */
-  async #ask(subject: string): Promise<Verdict> {
-    const { stream } = this.#options
-    const { streams } = await this.#jetstream.jetstreamManager(false)
-    try {
-      if (stream !== undefined) await streams.info(stream)
-    } catch (error) {
-      // As before the first message: the relay waits for a stream that it names.
-      return { kind: 'unavailable', error: errorText(error) }
-    }
-    try {
-      return { kind: 'unavailable', error: `stream ${await streams.find(subject)} has no leader` }
-    } catch (error) {
-      return verdictOf(error)
-    }
+  #wrongSubject(outgoing: OutgoingMessage): string | undefined {
+    if (this.#subject.isFixed) return undefined
+    const subject: unknown = this.#subject.of(outgoing)
+    const wrong = wrongSubject(subject)
+    return wrong === undefined ? undefined : `nats.subject: expected ${wrong}, received ${describe(subject)}`
   }
 
-  #subjectOf(outgoing: OutgoingMessage): string {
-    const { subject } = this.#options
-    return typeof subject === 'string' ? subject : subject(outgoing)
-  }
-
-  #headersOf(outgoing: OutgoingMessage): MsgHdrs {
-    const made = headers()
-    for (const [name, value] of Object.entries(outgoing.headers)) made.set(name, value)
+  /** As they are: the client's own check of each takes as long as the rest of the publication, and the relay has made it. */
+  #headersOf({ id, headers }: OutgoingMessage): MsgHdrs {
+    const made = new MsgHdrsImpl()
+    made.headers.set('Nats-Msg-Id', [id])
+    if (this.#stream !== undefined) made.headers.set('Nats-Expected-Stream', [this.#stream])
+    for (const [name, value] of Object.entries(headers)) made.headers.set(name, [value])
     return made
   }
 }
@@ -108,5 +96,3 @@ const MOST_HEADER_BYTES = 65_535
 /** For the id and the name of the stream, which are headers too. */
 const OTHER_BYTES = 400
 const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
-/** The relay's own limit comes first. */
-const LONGEST_MS = 120_000

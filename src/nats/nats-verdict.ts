@@ -1,39 +1,64 @@
-import { JetStreamApiError, type PubAck } from '@nats-io/jetstream'
-import { InvalidSubjectError, NoRespondersError, PermissionViolationError, RequestError } from '@nats-io/transport-node'
+import { JetStreamApiError } from '@nats-io/jetstream'
+import { InvalidSubjectError, type Msg, PermissionViolationError } from '@nats-io/transport-node'
 import { errorText } from '../errors.ts'
 import type { Verdict } from '../relay/destination.ts'
 
 /**
- * What the answer to a publication says. The client takes the first one, and a service that listens to the subject may answer
- * before the stream, or where no stream has the subject.
+ * What the answer to a publication says. The first one counts, and a service that listens to the subject may answer before the
+ * stream, or where no stream has the subject.
  *
  * @param expected the stream that must store the message; undefined: any
  */
-export function verdictOfAnswer({ stream, seq }: Partial<PubAck>, expected: string | undefined): Verdict {
+export function verdictOfAnswer(answer: Msg, expected: string | undefined): Verdict {
+  const { stream, seq, error } = fieldsOf(answer)
+  if (error !== undefined) return verdictOfApiError(error)
   const isOfStream = typeof stream === 'string' && typeof seq === 'number' && seq > 0
   return isOfStream && (expected === undefined || stream === expected) ? CONFIRMED : NOT_OF_STREAM
 }
 
-/** What an error of a publication says: about the message, or only about the server and the way to it. */
+/** What an error says: about the message, or only about the server and the way to it. */
 export function verdictOf(thrown: unknown): Verdict {
   const error = errorText(thrown)
-  if (thrown instanceof JetStreamApiError) return verdictOfCode(thrown.code, error)
-  // The answer is no JSON, or no object: the client throws these when it reads it.
-  if (thrown instanceof SyntaxError || thrown instanceof TypeError) return NOT_OF_STREAM
+  if (thrown instanceof JetStreamApiError) return { kind: KINDS[thrown.code] ?? 'unavailable', error }
   if (thrown instanceof InvalidSubjectError) return { kind: 'refused', error }
-  const cause = thrown instanceof Error ? thrown.cause : undefined
-  if (thrown instanceof PermissionViolationError || cause instanceof PermissionViolationError)
-    return { kind: 'failed', error }
-  return { kind: 'unavailable', error }
+  return { kind: thrown instanceof PermissionViolationError ? 'failed' : 'unavailable', error }
+}
+
+/** Nobody listens to the subject: the server itself says so. */
+export function isNoResponse({ data, headers }: Msg): boolean {
+  return data.byteLength === 0 && headers?.code === 503
+}
+
+/** What of an answer says anything. */
+interface Fields {
+  readonly stream?: unknown
+  readonly seq?: unknown
+  readonly error?: unknown
+}
+
+function fieldsOf(answer: Msg): Fields {
+  try {
+    const value: unknown = answer.json()
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
 }
 
 /** An error of a service may look like one of the server, but for the code. */
-function verdictOfCode(code: unknown, error: string): Verdict {
-  return typeof code === 'number' ? { kind: KINDS[code] ?? 'unavailable', error } : NOT_OF_STREAM
+function verdictOfApiError(given: unknown): Verdict {
+  const { err_code: code, description } = typeof given === 'object' && given !== null ? (given as ApiError) : {}
+  if (typeof code !== 'number' || typeof description !== 'string') return NOT_OF_STREAM
+  return { kind: KINDS[code] ?? 'unavailable', error: description }
+}
+
+interface ApiError {
+  readonly err_code?: unknown
+  readonly description?: unknown
 }
 
 /** By the server's error codes. A stream that is full is none of these: all of its messages wait for room. */
-const KINDS: Readonly<Record<number, Verdict['kind']>> = {
+const KINDS: Readonly<Record<number, 'refused' | 'failed'>> = {
   // The stream's max_msg_size.
   10054: 'refused',
   // No stream has the subject.
@@ -48,11 +73,3 @@ const KINDS: Readonly<Record<number, Verdict['kind']>> = {
 
 const CONFIRMED: Verdict = { kind: 'confirmed' }
 const NOT_OF_STREAM: Verdict = { kind: 'failed', error: 'the answer is not from a stream' }
-
-/** Nobody listens to the subject. */
-export function isNoResponse(thrown: unknown): boolean {
-  const cause = thrown instanceof Error ? thrown.cause : undefined
-  return [thrown, cause].some(
-    (error) => error instanceof NoRespondersError || (error instanceof RequestError && error.isNoResponders()),
-  )
-}

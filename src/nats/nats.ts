@@ -25,7 +25,8 @@ export function nats(options: NatsOptions): Destination {
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
-  return { system: 'nats', cloudEventHeader, open: () => open(options, servers) }
+  // A publisher sends the next message of a key when the one before it is confirmed.
+  return { system: 'nats', keepsOrder: true, cloudEventHeader, open: () => open(options, servers) }
 }
 
 /** By the binding of CloudEvents for NATS. */

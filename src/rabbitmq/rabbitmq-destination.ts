@@ -8,6 +8,8 @@ import { SizeLimit } from './size-limit.ts'
 /** An exchange, and what its connections have learned of its server. */
 export class RabbitmqDestination implements Destination {
   readonly system = 'rabbitmq'
+  /** A publisher sends the next message of a key when the one before it is confirmed. */
+  readonly keepsOrder = true
   readonly #options: RabbitmqOptions
   readonly #servers: readonly string[]
   readonly #limit = new SizeLimit()

@@ -1,9 +1,11 @@
 import { type ConfirmChannel, IllegalOperationError } from 'amqplib'
 import { describe, errorText } from '../errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { PublishCall } from '../relay/publish-call.ts'
+import { Target } from '../relay/target.ts'
 import { propertiesOf, wrongHeaders } from './properties.ts'
 import type { RabbitmqOptions } from './rabbitmq-options.ts'
-import { routingKeyOf, wrongRoutingKey } from './routing-key.ts'
+import { wrongRoutingKey } from './routing-key.ts'
 import { closeSession, type Session } from './session.ts'
 import type { SizeLimit } from './size-limit.ts'
 
@@ -11,43 +13,38 @@ import type { SizeLimit } from './size-limit.ts'
 export class RabbitmqPublisher implements DestinationConnection {
   readonly #session: Session
   readonly #channel: ConfirmChannel
-  readonly #options: RabbitmqOptions
+  readonly #exchange: string
+  readonly #routingKey: Target
   readonly #limit: SizeLimit
   /** The latest publication of each id, until it has an answer. */
   readonly #underway = new Map<unknown, Publication>()
-  /** Gives the calls of `publish` that wait a verdict for all messages without an answer. */
-  readonly #waiting = new Set<(verdict: Verdict) => void>()
+  readonly #calls = new Set<PublishCall>()
   #closed: string | undefined
   #blocked: string | undefined
 
   constructor(session: Session, channel: ConfirmChannel, options: RabbitmqOptions, limit: SizeLimit) {
     this.#session = session
     this.#channel = channel
-    this.#options = options
+    this.#exchange = options.exchange
+    this.#routingKey = new Target(options.routingKey)
     this.#limit = limit
     this.#listen()
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const key: unknown = routingKeyOf(outgoing, this.#options)
-    const wrong = wrongRoutingKey(key)
-    if (wrong !== undefined) return `rabbitmq.routingKey: expected ${wrong}, received ${describe(key)}`
-    return wrongHeaders(outgoing.headers) ?? this.#limit.refusalOf(outgoing.body)
+    return this.#wrongKey(outgoing) ?? wrongHeaders(outgoing.headers) ?? this.#limit.refusalOf(outgoing.body)
   }
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     if (signal.aborted) return messages.map(() => NO_CONFIRM)
     const obstacle = this.#closed ?? this.#blocked
     if (obstacle !== undefined) return messages.map(() => unavailable(obstacle))
-    const interrupted = Promise.withResolvers<Verdict>()
-    const abort = () => interrupted.resolve(NO_CONFIRM)
-    signal.addEventListener('abort', abort)
-    this.#waiting.add(interrupted.resolve)
+    const call = new PublishCall(messages, (outgoing, answered) => this.#publish(outgoing, answered))
+    this.#calls.add(call)
     try {
-      return await Promise.all(messages.map((one) => Promise.race([this.#publish(one), interrupted.promise])))
+      return await call.until(signal, NO_CONFIRM)
     } finally {
-      this.#waiting.delete(interrupted.resolve)
-      signal.removeEventListener('abort', abort)
+      this.#calls.delete(call)
     }
   }
 
@@ -56,19 +53,30 @@ export class RabbitmqPublisher implements DestinationConnection {
     return closeSession(this.#session)
   }
 
-  async #publish(outgoing: OutgoingMessage): Promise<Verdict> {
+  #wrongKey(outgoing: OutgoingMessage): string | undefined {
+    if (this.#routingKey.isFixed) return undefined
+    const key: unknown = this.#routingKey.of(outgoing)
+    const wrong = wrongRoutingKey(key)
+    return wrong === undefined ? undefined : `rabbitmq.routingKey: expected ${wrong}, received ${describe(key)}`
+  }
+
+  #publish(outgoing: OutgoingMessage, answered: (verdict: Verdict) => void): void {
     const publication: Publication = { isReturned: false }
     this.#underway.set(outgoing.id, publication)
-    try {
-      const failure = await this.#send(outgoing)
-      if (failure !== null) return unavailable(this.#closed ?? NACKED)
-      return publication.isReturned ? this.#unroutable(outgoing) : CONFIRMED
-    } catch (error) {
-      if (error instanceof IllegalOperationError) return unavailable(this.#closed ?? errorText(error))
-      // The client cannot encode it.
-      return { kind: 'refused', error: errorText(error) }
-    } finally {
+    const end = (verdict: Verdict) => {
       if (this.#underway.get(outgoing.id) === publication) this.#underway.delete(outgoing.id)
+      answered(verdict)
+    }
+    try {
+      this.#send(outgoing, (failure) => {
+        // Later, because the client calls this before it tells why the channel is closed.
+        if (failure !== null) queueMicrotask(() => end(unavailable(this.#closed ?? NACKED)))
+        else end(publication.isReturned ? this.#unroutable(outgoing) : CONFIRMED)
+      })
+    } catch (error) {
+      if (error instanceof IllegalOperationError) end(unavailable(this.#closed ?? errorText(error)))
+      // The client cannot encode it.
+      else end({ kind: 'refused', error: errorText(error) })
     }
   }
 
@@ -76,13 +84,10 @@ export class RabbitmqPublisher implements DestinationConnection {
    * Gives null when the server has confirmed the message, and an error when it has not and will not. A full buffer holds nothing
    * up: the relay bounds what is under way, and after a broken connection there is no event that says there is room.
    */
-  #send(outgoing: OutgoingMessage): Promise<unknown> {
+  #send(outgoing: OutgoingMessage, answered: (failure: unknown) => void): void {
     const { buffer, byteOffset, byteLength } = outgoing.body
     const body = Buffer.from(buffer, byteOffset, byteLength)
-    const key = routingKeyOf(outgoing, this.#options)
-    return new Promise((resolve) => {
-      this.#channel.publish(this.#options.exchange, key, body, propertiesOf(outgoing), resolve)
-    })
+    this.#channel.publish(this.#exchange, this.#routingKey.of(outgoing), body, propertiesOf(outgoing), answered)
   }
 
   #listen(): void {
@@ -105,10 +110,9 @@ export class RabbitmqPublisher implements DestinationConnection {
   }
 
   #unroutable(outgoing: OutgoingMessage): Verdict {
-    const key = describe(routingKeyOf(outgoing, this.#options))
-    const { exchange } = this.#options
-    const bound = `no queue is bound to exchange ${describe(exchange)} for routing key ${key}`
-    return { kind: 'failed', error: exchange === '' ? `no queue ${key}` : bound }
+    const key = describe(this.#routingKey.of(outgoing))
+    const bound = `no queue is bound to exchange ${describe(this.#exchange)} for routing key ${key}`
+    return { kind: 'failed', error: this.#exchange === '' ? `no queue ${key}` : bound }
   }
 
   /** No message that is under way gets an answer any more: the client ends each with an error. */
@@ -120,7 +124,7 @@ export class RabbitmqPublisher implements DestinationConnection {
   /** The server is short of memory or disk, and reads nothing of this connection until that is over. */
   #block(reason: string): void {
     this.#blocked = `connection blocked by the server: ${reason}`
-    for (const interrupt of this.#waiting) interrupt(unavailable(this.#blocked))
+    for (const call of this.#calls) call.end(unavailable(this.#blocked))
   }
 
   #unblock(): void {

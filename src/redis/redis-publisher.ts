@@ -12,6 +12,8 @@ export class RedisPublisher implements DestinationConnection {
   readonly #script: PublishScript
   readonly #plan: RedisPlan
   readonly #mostBytes: number
+  /** As they were checked. */
+  readonly #entries = new WeakMap<OutgoingMessage, Entry>()
 
   constructor(client: Redis, script: PublishScript, plan: RedisPlan, mostBytes: number) {
     this.#client = client
@@ -73,6 +75,14 @@ export class RedisPublisher implements DestinationConnection {
   }
 
   #entryOf(outgoing: OutgoingMessage): Entry {
+    const known = this.#entries.get(outgoing)
+    if (known !== undefined) return known
+    const made = this.#toEntry(outgoing)
+    this.#entries.set(outgoing, made)
+    return made
+  }
+
+  #toEntry(outgoing: OutgoingMessage): Entry {
     const { stream } = this.#plan
     const { id, body, headers, message } = outgoing
     return {

@@ -16,8 +16,8 @@ export interface Destination {
   readonly cloudEventHeader?: ((attribute: string, value: string) => readonly [name: string, value: string]) | undefined
   /**
    * Whether the messages with one `orderingKey` in one call are stored as a prefix: what comes after a message that was not
-   * stored is not stored either, and is `unavailable`. The relay sends such a destination a batch in one call; any other gets
-   * the next message of a key when the one before it is confirmed. @default false
+   * stored is not stored either, and is `unavailable`; what comes after a refused one may be stored. The relay sends such a
+   * destination a batch in one call; any other gets the next message of a key when the one before it is confirmed. @default false
    */
   readonly keepsOrder?: boolean | undefined
   /**

@@ -18,28 +18,42 @@ export type FormatPlan =
 /** A body, and the headers that the format adds to those of the message. */
 interface Formatted {
   readonly body: string
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>>
 }
 
-/** @param payload JSON, as it is stored */
-export function formatted(format: FormatPlan, message: Message, identity: Identity, payload: string): Formatted {
-  if (format.kind === 'plain') return { body: payload, headers: {} }
+/**
+ * A message in a format. Text: why it cannot be published in it.
+ *
+ * @param payload JSON, as it is stored
+ */
+export function formatted(
+  format: FormatPlan,
+  message: Message,
+  identity: Identity,
+  payload: string,
+): Formatted | string {
+  if (format.kind === 'plain') return { body: payload }
   const attributes = attributesOf(message, identity)
-  if (format.kind === 'cloudevents-binary') return { body: payload, headers: headersOf(attributes, format.header) }
+  const headers = format.kind === 'cloudevents-binary' ? headersOf(attributes, format.header) : STRUCTURED
+  const wrong = takenHeader(format, message, headers) ?? wrongAttribute(attributes)
+  if (wrong !== undefined) return wrong
+  if (format.kind === 'cloudevents-binary') return { body: payload, headers }
   // Around the text of the payload: its numbers may have more digits than those of JavaScript.
-  const body = `${JSON.stringify(attributes).slice(0, -1)},"data":${payload}}`
-  return { body, headers: STRUCTURED }
+  return { body: `${JSON.stringify(attributes).slice(0, -1)},"data":${payload}}`, headers }
 }
 
-/** Why a message cannot be published in a format. Undefined: it can. */
-export function refusalBy(format: FormatPlan, message: Message, identity: Identity): string | undefined {
-  if (format.kind === 'plain') return undefined
-  const attributes = attributesOf(message, identity)
-  const added = format.kind === 'cloudevents-binary' ? headersOf(attributes, format.header) : STRUCTURED
+/** Why a message cannot have the headers of the format. Undefined: it can. */
+function takenHeader(
+  { kind }: FormatPlan,
+  message: Message,
+  added: NonNullable<Formatted['headers']>,
+): string | undefined {
+  const own = Object.keys(message.headers)
+  if (own.length === 0) return undefined
   const names = new Set(Object.keys(added).map((name) => name.toLowerCase()))
-  const taken = Object.keys(message.headers).find((name) => names.has(name.toLowerCase()))
-  if (taken === undefined) return wrongAttribute(attributes)
-  return `header ${JSON.stringify(taken)}: expected a name that the format ${format.kind} does not use`
+  const taken = own.find((name) => names.has(name.toLowerCase()))
+  if (taken === undefined) return undefined
+  return `header ${JSON.stringify(taken)}: expected a name that the format ${kind} does not use`
 }
 
 /** @throws SluiceError OPTION_INVALID */

@@ -6,7 +6,7 @@ import type { Message, Outcome } from '../message.ts'
 import { ACK } from '../settle/decide.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from './destination.ts'
 import type { RelayPlan } from './options.ts'
-import { refusalOf, toOutgoing } from './outgoing.ts'
+import { toOutgoing } from './outgoing.ts'
 import { publishBatch } from './publish-batch.ts'
 import type { RelayOutlet } from './relay-outlet.ts'
 
@@ -28,39 +28,45 @@ export class RelayHandler {
     const open = this.#outlet.openFor(messages.length)
     if (open === undefined) return messages.map(() => RELEASE)
     const { connection, source } = open
-    const { format } = this.#plan
-    const refusals = new Map<Message, string>()
-    const outgoing: OutgoingMessage[] = []
-    for (const message of messages) {
-      const refused = refusalOf(message, source, format)
-      const one = toOutgoing(message, source, format)
-      const reason = refused ?? checked(connection, one)
-      if (reason === undefined) outgoing.push(one)
-      else refusals.set(message, reason)
-    }
-    const verdicts = await this.#publish(connection, outgoing, signal)
-    return messages.map((message) => {
-      const reason = refusals.get(message)
-      return reason === undefined ? outcomeOf(verdicts.get(message)) : { kind: 'deadLetter', reason }
-    })
+    const made = messages.map((message) => this.#outgoing(message, source, connection))
+    const sent = made.filter((one) => typeof one !== 'string')
+    const verdicts = await this.#publish(connection, sent, signal)
+    return made.map((one) =>
+      typeof one === 'string' ? { kind: 'deadLetter', reason: one } : outcomeOf(verdicts.get(one)),
+    )
+  }
+
+  /** Text: why the message can never be published. */
+  #outgoing(message: Message, source: string, connection: DestinationConnection): OutgoingMessage | string {
+    const outgoing = toOutgoing(message, source, this.#plan.format)
+    return typeof outgoing === 'string' ? outgoing : (checked(connection, outgoing) ?? outgoing)
   }
 
   async #publish(
     connection: DestinationConnection,
     outgoing: readonly OutgoingMessage[],
     stopping: AbortSignal,
-  ): Promise<ReadonlyMap<Message, Verdict>> {
-    const late = new AbortController()
-    const timer = startTimer(() => late.abort(), this.#plan.confirmMs)
+  ): Promise<ReadonlyMap<OutgoingMessage, Verdict>> {
+    const over = new AbortController()
+    const end = () => over.abort()
+    // AbortSignal.any would take longer than to publish a message.
+    stopping.addEventListener('abort', end)
+    if (stopping.aborted) end()
+    const timer = startTimer(end, this.#plan.confirmMs)
     try {
-      const signal = AbortSignal.any([stopping, late.signal])
-      const verdicts = await publishBatch(connection, outgoing, this.#plan, signal)
+      const verdicts = await publishBatch(connection, outgoing, this.#plan, over.signal)
       // A stop breaks off: that says nothing about the destination.
-      if (!stopping.aborted) await pause(this.#outlet.heard(connection, [...verdicts.values()]), stopping)
-      return new Map([...verdicts].map(([{ message }, verdict]) => [message, verdict]))
+      if (!stopping.aborted) await this.#keep(this.#outlet.heard(connection, [...verdicts.values()]), stopping)
+      return verdicts
     } finally {
       clearTimeout(timer)
+      stopping.removeEventListener('abort', end)
     }
+  }
+
+  /** Mostly not at all: a timer of no time would take a millisecond of each batch. */
+  async #keep(ms: number, stopping: AbortSignal): Promise<void> {
+    if (ms > 0) await pause(ms, stopping)
   }
 }
 

@@ -1,5 +1,4 @@
 import type { Destination, DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
-import { type LaneKey, laneOf } from '../relay/lanes.ts'
 
 /** What a destination in memory answers to a message: a verdict, or a promise of one, which may never come. */
 export type Answer = (message: OutgoingMessage) => Verdict | Promise<Verdict>
@@ -57,12 +56,12 @@ class MemoryConnection implements DestinationConnection {
     const ended = new Promise<Verdict>((resolve) => {
       over.addEventListener('abort', () => resolve(NO_ANSWER), { once: true })
     })
-    const last = new Map<LaneKey, Promise<Verdict>>()
+    const last = new Map<string | null, Promise<Verdict>>()
     return Promise.all(
-      messages.map((message) => {
-        const lane = laneOf(message)
-        const verdict = Promise.race([this.#sendAfter(last.get(lane), message), ended])
-        if (this.#destination.keepsOrder) last.set(lane, verdict)
+      messages.map((outgoing) => {
+        const { orderingKey } = outgoing.message
+        const verdict = Promise.race([this.#sendAfter(last.get(orderingKey), outgoing), ended])
+        if (this.#destination.keepsOrder && orderingKey !== null) last.set(orderingKey, verdict)
         return verdict
       }),
     )

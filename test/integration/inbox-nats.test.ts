@@ -1,13 +1,11 @@
-import { rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { AckPolicy, type ConsumerConfig } from '@nats-io/jetstream'
 import { nanos } from '@nats-io/transport-node'
-import { expect, onTestFinished } from 'vitest'
-import { temporaryFolder } from '../../server/temporary-folder.ts'
+import { expect } from 'vitest'
 import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { addConsumer, publishTo, startNats } from '../support/servers/nats.ts'
+import { LOGIN, withoutRightToPublish } from '../support/servers/nats-login.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -163,13 +161,12 @@ test('acks that the server does not take are an error, which names the permissio
   log,
   skip,
 }) => {
-  const broker = await startNats(skip, ['-c', await withoutRightToAck()])
+  const broker = await startNats(skip, await withoutRightToPublish('$JS.ACK.>'))
   const { server, manager } = broker
   await manager.streams.add({ name: 'shop', subjects: ['shop'] })
   await addConsumer(manager, 'shop', 'inbox')
   await publishTo(broker, 'shop', [letter(1), letter(2)])
-  const connection = { user: 'inbox', pass: 'secret' }
-  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection })
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection: LOGIN })
   expect(await sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })).toMatchObject({ enqueued: 2 })
   expect(log.of('inbox.unavailable')).toMatchObject([{ side: 'receiver', error: expect.stringMatching(/permission/i) }])
 })
@@ -227,16 +224,3 @@ test('options that make no sense are refused by name', () => {
   expect(() => fromNats({ ...given, consumer: undefined as never })).toThrow('fromNats.consumer: expected')
   expect(() => fromNats({ ...given, subject: 'a' } as never)).toThrow('fromNats')
 })
-
-/** A login that may receive, and may not ack. Everybody else may do everything. */
-async function withoutRightToAck(): Promise<string> {
-  const folder = await temporaryFolder('sluice-nats-login-')
-  onTestFinished(() => rm(folder, { recursive: true }))
-  const file = join(folder, 'nats.conf')
-  const users = `[
-    { user: admin, password: secret }
-    { user: inbox, password: secret, permissions: { publish: { deny: ["$JS.ACK.>"] } } }
-  ]`
-  await writeFile(file, `no_auth_user: admin\nauthorization { users: ${users} }\n`)
-  return file
-}

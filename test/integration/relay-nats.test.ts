@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { DiscardPolicy, RetentionPolicy } from '@nats-io/jetstream'
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { nats } from '../../src/nats/nats.ts'
+import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { startNats, storedIn } from '../support/servers/nats.ts'
+import { LOGIN, withoutRightToPublish } from '../support/servers/nats-login.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -21,8 +23,10 @@ test('a relay publishes by type, and a consumer gets payload, headers and trace 
     type: 'order.placed',
     headers: { traceparent, tracestate: 'a=b' },
   })
-  const to = nats({ servers: server.url, subject: ({ message }) => `shop.${message.type}`, stream: 'shop' })
+  const subject = vi.fn(({ message }: OutgoingMessage) => `shop.${message.type}`)
+  const to = nats({ servers: server.url, subject, stream: 'shop' })
   expect((await sluice.relay(queue, { to }).runOnce()).counts.acked).toBe(1)
+  expect(subject).toHaveBeenCalledTimes(1)
   const [stored] = await storedIn(manager, 'shop')
   expect(JSON.parse(stored?.body ?? '')).toEqual({ id: 7, name: 'é' })
   expect(stored?.headers).toMatchObject({ traceparent, tracestate: 'a=b', 'sluice-type': 'order.placed' })
@@ -105,6 +109,24 @@ test('an answer that is not from the stream is no confirm, and a failed attempt 
   ])
   const last_error = 'the answer is not from a stream'
   expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error })))
+})
+
+test('a message to a subject that is closed to the login is a failed attempt, and the others go', async ({
+  database,
+  sluice,
+  queue,
+  skip,
+}) => {
+  const { server, manager } = await startNats(skip, await withoutRightToPublish('shop.closed'))
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await put(sluice, queue, ['shop.a', 'shop.closed', 'shop.closed', 'shop.b'])
+  const subject = ({ message }: OutgoingMessage) => String(message.payload)
+  const to = nats({ servers: server.url, subject, connection: LOGIN })
+  const { counts } = await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  expect(counts).toMatchObject({ acked: 2, retried: 2, dead: 0 })
+  const left = 'SELECT payload, attempt, last_error FROM sluice.message WHERE queue = $1'
+  const closed = { payload: 'shop.closed', attempt: 1, last_error: expect.stringMatching(/permission.*shop\.closed/i) }
+  expect(await database.sql(left, [queue])).toEqual([closed, closed])
 })
 
 test('a message that is too large for the stream or for the server is dead, with the reason', async ({

@@ -1,9 +1,10 @@
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect, onTestFinished, vi } from 'vitest'
 import type { RabbitmqServer } from '../../faults/environment/rabbitmq-server.ts'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import { freePort } from '../../server/free-port.ts'
 import { connectToAny } from '../../src/rabbitmq/connect-to-any.ts'
 import { rabbitmq } from '../../src/rabbitmq/rabbitmq.ts'
+import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { type ConformanceSubject, conformance, type PublishedMessage } from '../../src/testing/conformance.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -65,8 +66,10 @@ test('a relay publishes by type, and a consumer gets payload, headers and trace 
   const [row] = await database.sql<{ at: Date }>('SELECT enqueued_at AS at FROM sluice.message WHERE queue = $1', [
     queue,
   ])
-  const to = rabbitmq({ servers: broker.url, exchange: queue, routingKey: ({ message }) => message.type ?? 'none' })
+  const routingKey = vi.fn(({ message }: OutgoingMessage) => message.type ?? 'none')
+  const to = rabbitmq({ servers: broker.url, exchange: queue, routingKey })
   expect((await sluice.relay(queue, { to }).runOnce()).counts.acked).toBe(1)
+  expect(routingKey).toHaveBeenCalledTimes(1)
   const [taken] = await takenFrom(broker, queue)
   const [source] = await database.sql<{ id: string }>('SELECT id FROM sluice.source')
   expect(taken?.fields.routingKey).toBe('order.placed')

@@ -4,8 +4,8 @@ import { MemoryReceiver } from '../../src/testing.ts'
 import type { Contestant, Enqueuer, Payload, Writer } from '../contestant.ts'
 import { messageTable } from './message-table.ts'
 
-export const inbox: Contestant = {
-  name: 'inbox',
+export const sluiceInbox: Contestant = {
+  name: 'sluice-inbox',
   title: `Sluice ${VERSION}, inbox`,
   guarantee: 'A copy of a message is dropped for seven days; acked after the COMMIT that enqueues it',
   onlyIn: 'inbox',

@@ -1,0 +1,89 @@
+import {
+  createInbox,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  PermissionViolationError,
+} from '@nats-io/transport-node'
+
+/** A message to publish. */
+interface Publication {
+  readonly subject: string
+  readonly body: Uint8Array
+  readonly headers: MsgHdrs
+}
+
+/** Gets the first answer to a publication, or why there is none. */
+type Answered = (answer: Msg | Error) => void
+
+interface Waiting {
+  readonly subject: string
+  readonly answered: Answered
+}
+
+/**
+ * Publications that wait for the answer of a stream, all of them on one subscription. The client's own requests take a timer and
+ * several promises for each message.
+ */
+export class Confirms {
+  readonly #connection: NatsConnection
+  /** Each answer comes under this name and a number. */
+  readonly #inbox: string
+  readonly #waiting = new Map<string, Waiting>()
+  #count = 0
+
+  /** @param prefix of the names under which answers come. Undefined: the client's */
+  constructor(connection: NatsConnection, prefix: string | undefined) {
+    this.#connection = connection
+    this.#inbox = `${createInbox(prefix)}.`
+    connection.subscribe(`${this.#inbox}*`, { callback: (error, message) => this.#hear(error, message) })
+    void connection.closed().then((error) => this.#fail(error ?? new Error('connection closed')))
+    void this.#watch()
+  }
+
+  /**
+   * Publishes a message.
+   *
+   * @returns what to {@link forget} if there is no answer
+   * @throws what the client throws: it is not sent
+   */
+  publish({ subject, body, headers }: Publication, answered: Answered): string {
+    this.#count += 1
+    const place = String(this.#count)
+    this.#connection.publish(subject, body, { headers, reply: this.#inbox + place })
+    this.#waiting.set(place, { subject, answered })
+    return place
+  }
+
+  /** Nothing waits for the answer any more. */
+  forget(place: string): void {
+    this.#waiting.delete(place)
+  }
+
+  #hear(error: Error | null, message: Msg): void {
+    if (error === null) this.#answer(message.subject.slice(this.#inbox.length), message)
+    // The login may not receive answers.
+    else this.#fail(error)
+  }
+
+  #answer(place: string, answer: Msg | Error): void {
+    const waiting = this.#waiting.get(place)
+    if (waiting === undefined) return
+    this.#waiting.delete(place)
+    waiting.answered(answer)
+  }
+
+  /** @param subject only those that were published under it */
+  #fail(error: Error, subject?: string): void {
+    for (const [place, waiting] of [...this.#waiting])
+      if (subject === undefined || subject === waiting.subject) this.#answer(place, error)
+  }
+
+  /** The server does not say which message it has refused, but under which subject the login may not publish. */
+  async #watch(): Promise<void> {
+    for await (const status of this.#connection.status()) {
+      const error = status.type === 'error' ? status.error : undefined
+      if (error instanceof PermissionViolationError && error.operation === 'publish') this.#fail(error, error.subject)
+    }
+  }
+}

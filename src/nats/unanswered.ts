@@ -1,0 +1,46 @@
+import type { JetStreamClient } from '@nats-io/jetstream'
+import { errorText } from '../errors.ts'
+import type { Verdict } from '../relay/destination.ts'
+import { verdictOf } from './nats-verdict.ts'
+
+/** Finds out why nobody has answered to the messages of a call: once for each subject. */
+export class Unanswered {
+  readonly #jetstream: JetStreamClient
+  readonly #stream: string | undefined
+  readonly #known = new Map<string, Promise<Verdict>>()
+
+  constructor(jetstream: JetStreamClient, stream: string | undefined) {
+    this.#jetstream = jetstream
+    this.#stream = stream
+  }
+
+  verdictOf(subject: string): Promise<Verdict> {
+    const known = this.#known.get(subject) ?? this.#ask(subject)
+    this.#known.set(subject, known)
+    return known
+  }
+
+  /** The stream is missing or has no leader now, or none has the subject, which is the message's fault. */
+  async #ask(subject: string): Promise<Verdict> {
+    const missing = await this.#missing()
+    if (missing !== undefined) return missing
+    try {
+      const { streams } = await this.#jetstream.jetstreamManager(false)
+      return { kind: 'unavailable', error: `stream ${await streams.find(subject)} has no leader` }
+    } catch (error) {
+      return verdictOf(error)
+    }
+  }
+
+  /** As before the first message: the relay waits for a stream that it names. */
+  async #missing(): Promise<Verdict | undefined> {
+    if (this.#stream === undefined) return undefined
+    try {
+      const { streams } = await this.#jetstream.jetstreamManager(false)
+      await streams.info(this.#stream)
+      return undefined
+    } catch (error) {
+      return { kind: 'unavailable', error: errorText(error) }
+    }
+  }
+}
