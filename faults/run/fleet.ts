@@ -91,7 +91,7 @@ export class Fleet {
       directUrl: network?.url ?? environment.directUrl,
       ledgerUrl: environment.ledgerUrl,
       queue,
-      brokerUrl: environment.brokerUrl,
+      outside: environment.outside,
       pipeline: { ...PIPELINE, ...modeNamed(mode).pipeline, ...pipeline },
       pollIntervalMs,
       maintenanceIntervalMs,

@@ -38,6 +38,7 @@ import {
   relayOutage,
   relayRabbitmqKill,
 } from './relay.ts'
+import { relayCluster, relayRabbitmqCluster } from './relay-cluster.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
@@ -128,4 +129,6 @@ export const SCENARIOS: readonly Scenario[] = [
   relayOutage,
   relayBrokerFull,
   relayRabbitmqKill,
+  relayCluster,
+  relayRabbitmqCluster,
 ]

@@ -1,0 +1,15 @@
+import type { RunningPipeline, Sluice } from '../../src/index.ts'
+import type { Outside } from '../run/environment.ts'
+import type { LoadHandlers } from './load-handlers.ts'
+import { startRelays } from './relay-part.ts'
+import type { WorkerSetup } from './worker-orders.ts'
+
+/** What takes the load to where it goes outside of the database. */
+export function startOutside(
+  sluice: Sluice,
+  setup: WorkerSetup,
+  outside: Outside,
+  handlers: LoadHandlers,
+): readonly RunningPipeline[] {
+  return startRelays(sluice, setup, outside.servers, handlers)
+}
