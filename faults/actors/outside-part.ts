@@ -1,5 +1,6 @@
 import type { RunningPipeline, Sluice } from '../../src/index.ts'
 import type { Outside } from '../run/environment.ts'
+import { startInbox } from './inbox-part.ts'
 import type { LoadHandlers } from './load-handlers.ts'
 import { startRelays } from './relay-part.ts'
 import type { WorkerSetup } from './worker-orders.ts'
@@ -11,5 +12,6 @@ export function startOutside(
   outside: Outside,
   handlers: LoadHandlers,
 ): readonly RunningPipeline[] {
-  return startRelays(sluice, setup, outside.servers, handlers)
+  const relays = startRelays(sluice, setup, outside.servers, handlers)
+  return outside.inbox ? [...relays, startInbox(sluice, setup, outside.servers, handlers)] : relays
 }

@@ -32,8 +32,11 @@ export interface Go {
   readonly attempt?: number
 }
 
-/** A moment in which a worker can be told to send itself a signal. */
-export type Moment = 'claimed' | 'handling' | 'effects'
+/**
+ * A moment in which a worker can be told to send itself a signal. Of an inbox: it has received a batch; it has stored a batch,
+ * and acks it now.
+ */
+export type Moment = 'claimed' | 'handling' | 'effects' | 'received' | 'stored'
 
 export type WorkerOrder =
   | { readonly kind: 'start'; readonly setup: WorkerSetup }

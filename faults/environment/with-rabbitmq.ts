@@ -3,6 +3,7 @@ import { connect as connectBooks, type Environment, ownDatabase } from '../run/e
 import { RabbitmqBooks } from './rabbitmq-books.ts'
 import { RabbitmqCluster } from './rabbitmq-cluster.ts'
 import { RabbitmqServer } from './rabbitmq-server.ts'
+import { untilHandled } from './with-inbox.ts'
 
 /** A database, and a RabbitMQ server to which workers relay. What its queue gets is booked as their effects. */
 export interface WithRabbitmq extends Environment {
@@ -24,6 +25,20 @@ export async function withRabbitmq(serverUrl: string): Promise<WithRabbitmq | { 
   if (broker === undefined) return MISSING
   await declareQueue(broker, {})
   return { broker, ...(await bookedFrom(serverUrl, [broker.url], () => broker.stop())) }
+}
+
+/** Workers receive from the queue, one after another, what they have published. */
+export async function withRabbitmqInbox(serverUrl: string): Promise<WithRabbitmq | { readonly missing: string }> {
+  const broker = await RabbitmqServer.start()
+  if (broker === undefined) return MISSING
+  await declareQueue(broker, { 'x-single-active-consumer': true })
+  const database = await ownDatabase(serverUrl)
+  const stop = async () => {
+    await broker.stop()
+    await database.stop()
+  }
+  const booked = () => untilHandled(database.ledgerUrl, async () => (await readyIn(broker)) === 0)
+  return { ...database, broker, outside: { kind: 'broker', servers: [broker.url], inbox: true }, booked, stop }
 }
 
 export async function withRabbitmqCluster(
@@ -57,4 +72,14 @@ async function declareQueue({ url }: RabbitmqServer, args: Readonly<Record<strin
   const connection = await connect(url)
   await (await connection.createChannel()).assertQueue(RABBITMQ_QUEUE, { arguments: args })
   await connection.close()
+}
+
+/** How many messages the queue has that are with no consumer. */
+async function readyIn({ url }: RabbitmqServer): Promise<number> {
+  const connection = await connect(url)
+  try {
+    return (await (await connection.createChannel()).checkQueue(RABBITMQ_QUEUE)).messageCount
+  } finally {
+    await connection.close()
+  }
 }

@@ -4,8 +4,8 @@ import { LEDGER } from '../actors/ledger-writer.ts'
 
 /** Where the load goes to outside of the database. */
 export type Outside =
-  /** Workers publish to these servers, of NATS or RabbitMQ. */
-  | { readonly kind: 'broker'; readonly servers: readonly string[] }
+  /** Workers publish to these servers, of NATS or RabbitMQ; with `inbox` they also receive from there, and handle what they receive. */
+  | { readonly kind: 'broker'; readonly servers: readonly string[]; readonly inbox?: boolean }
 
 /** Where a scenario runs: an empty database, and the ways to it. */
 export interface Environment {

@@ -13,6 +13,15 @@ import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop, severedSession } from './harmful-message.ts'
 import { heldKey } from './held-key.ts'
+import {
+  inboxAckLost,
+  inboxBrokerKill,
+  inboxKillAck,
+  inboxKillStore,
+  inboxRabbitmqKill,
+  inboxRedelivery,
+  inboxRestart,
+} from './inbox.ts'
 import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -131,4 +140,11 @@ export const SCENARIOS: readonly Scenario[] = [
   relayRabbitmqKill,
   relayCluster,
   relayRabbitmqCluster,
+  inboxKillStore,
+  inboxKillAck,
+  inboxAckLost,
+  inboxBrokerKill,
+  inboxRabbitmqKill,
+  inboxRedelivery,
+  inboxRestart,
 ]
