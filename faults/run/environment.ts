@@ -6,6 +6,8 @@ import { LEDGER } from '../actors/ledger-writer.ts'
 export type Outside =
   /** Workers publish to these servers, of NATS or RabbitMQ; with `inbox` they also receive from there, and handle what they receive. */
   | { readonly kind: 'broker'; readonly servers: readonly string[]; readonly inbox?: boolean }
+  /** Producers send webhooks to endpoints under this host, whose names one name server knows, and workers send them on. */
+  | { readonly kind: 'endpoints'; readonly host: string; readonly nameServer: string }
 
 /** Where a scenario runs: an empty database, and the ways to it. */
 export interface Environment {

@@ -148,6 +148,7 @@ export class Fleet {
       url: this.producerNetwork?.url ?? environment.url,
       ledgerUrl: environment.ledgerUrl,
       queue,
+      outside: environment.outside,
       seed: seed + this.#producers,
       load: { ...load, ...change },
     }

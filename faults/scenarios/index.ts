@@ -62,6 +62,8 @@ import { swallowedSettlement } from './swallowed-settlement.ts'
 import { telemetry } from './telemetry.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
+import { webhooksChanges } from './webhook-changes.ts'
+import { webhooksEndpoints, webhooksKill } from './webhooks.ts'
 import { workProcesses } from './work-processes.ts'
 
 /** All scenarios, in the order of the matrix. */
@@ -147,4 +149,7 @@ export const SCENARIOS: readonly Scenario[] = [
   inboxRabbitmqKill,
   inboxRedelivery,
   inboxRestart,
+  webhooksKill,
+  webhooksEndpoints,
+  webhooksChanges,
 ]
