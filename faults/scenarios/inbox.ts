@@ -29,11 +29,18 @@ const RECEIVED = {
   otherwise: { inapplicable: 'an inbox has one mode, and the handlers behind it are those of the other lines' },
 } as const satisfies Partial<Scenario<WithInbox>>
 
-export const inboxKillStore = scenario<WithInbox>({
+/** A new process receives after nine seconds. The load is slower, because the machine's speed would decide how fast the backlog shrinks. */
+const REPLACED = {
   ...RECEIVED,
+  recoveryMs: 20_000,
+  injections: { quick: 1, full: 6 },
+  load: { ...RECEIVED.load, lanes: 2, pauseMs: 200 },
+} as const
+
+export const inboxKillStore = scenario<WithInbox>({
+  ...REPLACED,
   name: 'inbox-kill-store',
   title: 'SIGKILL the process of an inbox that has received a batch, before the COMMIT that stores it',
-  injections: { quick: 1, full: 6 },
   workers: { count: 1, network: true },
   twin: ACKS_FIRST,
   async inject(stage) {
@@ -47,10 +54,9 @@ export const inboxKillStore = scenario<WithInbox>({
 })
 
 export const inboxKillAck = scenario<WithInbox>({
-  ...RECEIVED,
+  ...REPLACED,
   name: 'inbox-kill-ack',
   title: 'SIGKILL the process of an inbox between the COMMIT of a batch and its ack',
-  injections: { quick: 1, full: 6 },
   twin: RECEIPTS_NOT_UNIQUE,
   async inject(stage) {
     const victim = stage.victim()
