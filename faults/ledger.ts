@@ -192,4 +192,6 @@ export interface LoadPayload {
   readonly fate: Fate
   readonly failures: number
   readonly afterMs?: number
+  /** The number in the books, where that is not its own: an inbox has enqueued it. */
+  readonly of?: string
 }

@@ -44,7 +44,7 @@ export class LoadHandlers {
   readonly handle: Handler<LoadPayload> = async (message, { tx, attempt, signal }) => {
     const { payload, position, queue } = message
     const { held } = this.#options
-    const id = position === null ? message.id : deliveryOf(position, queue)
+    const id = payload.of ?? (position === null ? message.id : deliveryOf(position, queue))
     await this.#begin(id, attempt, signal, message.headers.traceparent)
     // It is for those who can wait without a transaction.
     if (payload.fate === 'hold' && !held.goes(id, attempt)) return snooze({ after: AGAIN_MS })

@@ -3,6 +3,7 @@ import pg from 'pg'
 import type { Sluice } from '../../src/index.ts'
 import { bookingsOf, type Fate } from '../ledger.ts'
 import { Random } from '../random.ts'
+import { LaneEndpoints } from './lane-endpoints.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 import type { ProducerSetup } from './producer-process.ts'
 
@@ -43,6 +44,8 @@ export class ProducerLane {
   readonly #sluice: Sluice
   readonly #random: Random
   readonly #ledger: LedgerWriter
+  /** Where its messages go, if they are webhooks. */
+  readonly #endpoints: LaneEndpoints | undefined
   #client: pg.Client | undefined
   #intents = 0
   #place = 0
@@ -53,6 +56,9 @@ export class ProducerLane {
     this.#sluice = sluice
     this.#random = new Random(setup.seed * 31 + at)
     this.#ledger = new LedgerWriter(setup.ledgerUrl)
+    const { outside, queue } = setup
+    if (outside?.kind !== 'endpoints') return
+    this.#endpoints = new LaneEndpoints({ sluice, queue, host: outside.host, lane: this.#name })
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -142,11 +148,12 @@ export class ProducerLane {
     }
   }
 
-  /** Its id, or the position of an event. Undefined if another message has its dedupe key. */
+  /** Its id, or the position of an event. Undefined: another message has its dedupe key, or its endpoint is deleted. */
   async #enqueueOne(client: pg.Client, planned: Planned, intent?: Intent): Promise<string | undefined> {
     const { orderingKey, fate, delayMs, dedupeKey } = planned
     const { queue, load } = this.#setup
     const payload = { fate, failures: failuresOf(fate) }
+    if (this.#endpoints !== undefined) return this.#endpoints.send(client, payload, orderingKey)
     if (load.appends) {
       const key = orderingKey === undefined ? {} : { orderingKey }
       return String(await this.#sluice.append(client, queue, payload, key))

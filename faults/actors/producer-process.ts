@@ -5,6 +5,7 @@
 import { once } from 'node:events'
 import { createSluice } from '../../src/index.ts'
 import { instrument } from '../../src/otel.ts'
+import type { Outside } from '../run/environment.ts'
 import { startFlakySdk } from './flaky-sdk.ts'
 import { ProducerLane } from './producer-lane.ts'
 
@@ -14,6 +15,8 @@ export interface ProducerSetup {
   readonly url: string
   readonly ledgerUrl: string
   readonly queue: string
+  /** Where webhooks go, if its messages are such. */
+  readonly outside?: Outside | undefined
   readonly seed: number
   readonly load: Load
 }

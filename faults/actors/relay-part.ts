@@ -1,7 +1,8 @@
 import type { Destination, DestinationConnection, RunningPipeline, Sluice } from '../../src/index.ts'
 import { nats } from '../../src/nats.ts'
 import { rabbitmq } from '../../src/rabbitmq.ts'
-import { STREAM, streamFor } from '../environment/with-broker.ts'
+import { STREAM } from '../environment/nats-place.ts'
+import { streamFor } from '../environment/with-broker.ts'
 import { RABBITMQ_QUEUE } from '../environment/with-rabbitmq.ts'
 import type { LoadHandlers } from './load-handlers.ts'
 import type { WorkerSetup } from './worker-orders.ts'
@@ -13,7 +14,7 @@ import type { WorkerSetup } from './worker-orders.ts'
 export function startRelays(
   sluice: Sluice,
   { queue, groups, pipeline }: WorkerSetup,
-  brokerUrl: string,
+  servers: readonly string[],
   handlers: LoadHandlers,
 ): readonly RunningPipeline[] {
   const { concurrency, batchSize, retry, maxAttempts } = pipeline
@@ -25,14 +26,18 @@ export function startRelays(
     confirmTimeout: 1_000,
     breaker: { delay: 100, maxDelay: 300 },
   }
-  const to = (stream: string) => withMoment(destinationAt(brokerUrl, stream), handlers)
+  const to = (stream: string) => withMoment(destinationAt(servers, stream), handlers)
   if (groups === undefined) return [sluice.relay(queue, { to: to(STREAM), ...limits }).start()]
   return groups.map((group) => sluice.relay({ stream: queue, group }, { to: to(streamFor(group)), ...limits }).start())
 }
 
-function destinationAt(servers: string, stream: string): Destination {
-  if (servers.startsWith('amqp:')) return rabbitmq({ servers, exchange: '', routingKey: RABBITMQ_QUEUE })
+function destinationAt(servers: readonly string[], stream: string): Destination {
+  if (areOfRabbitmq(servers)) return rabbitmq({ servers, exchange: '', routingKey: RABBITMQ_QUEUE })
   return nats({ servers, subject: stream, stream })
+}
+
+export function areOfRabbitmq([first = '']: readonly string[]): boolean {
+  return first.startsWith('amqp:')
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {

@@ -1,4 +1,5 @@
 import type { LeasedPipelineOptions, PipelineOptions, SluiceEvent } from '../../src/index.ts'
+import type { Outside } from '../run/environment.ts'
 
 export interface WorkerSetup {
   readonly name: string
@@ -10,8 +11,8 @@ export interface WorkerSetup {
   readonly pipeline: PipelineOptions | LeasedPipelineOptions
   /** `queue` is a stream, of which it is a member of these groups. */
   readonly groups?: readonly string[] | undefined
-  /** It publishes to this server, of NATS or RabbitMQ, and has no handlers. */
-  readonly brokerUrl?: string | undefined
+  /** Where it takes the load to, in place of handling it. */
+  readonly outside?: Outside | undefined
   readonly pollIntervalMs?: number | undefined
   readonly maintenanceIntervalMs?: number | undefined
   readonly wholeBatches?: boolean | undefined
@@ -31,8 +32,11 @@ export interface Go {
   readonly attempt?: number
 }
 
-/** A moment in which a worker can be told to send itself a signal. */
-export type Moment = 'claimed' | 'handling' | 'effects'
+/**
+ * A moment in which a worker can be told to send itself a signal. Of an inbox: it has received a batch; it has stored a batch,
+ * and acks it now.
+ */
+export type Moment = 'claimed' | 'handling' | 'effects' | 'received' | 'stored'
 
 export type WorkerOrder =
   | { readonly kind: 'start'; readonly setup: WorkerSetup }

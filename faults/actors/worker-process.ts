@@ -3,7 +3,7 @@
  * does, and dies where it is told to.
  */
 import type { Handler, RunningPipeline } from '../../src/index.ts'
-import { startRelays } from './relay-part.ts'
+import { startOutside } from './outside-part.ts'
 import { playWorker, tell } from './worker-part.ts'
 
 let running: readonly RunningPipeline[] = []
@@ -13,8 +13,8 @@ const { setup, sluice, ledger, held, handlers } = await playWorker((order) => {
 })
 
 const { queue, groups, pipeline: options } = setup
-if (setup.brokerUrl !== undefined) {
-  running = startRelays(sluice, setup, setup.brokerUrl, handlers)
+if (setup.outside !== undefined) {
+  running = startOutside(sluice, setup, setup.outside, handlers)
 } else if (options.mode === 'leased') {
   const pipeline = sluice.pipeline(queue, options)
   if (setup.wholeBatches) running = [pipeline.handleBatch(handlers.handleAllLeased).start()]

@@ -1,30 +1,43 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import type { JetStreamManager } from '@nats-io/jetstream'
+import type { JetStreamManager, StoredMsg } from '@nats-io/jetstream'
 import type pg from 'pg'
 import { until } from '../run/until.ts'
 
+/** Asks a server of the broker that answers. */
+export type AskNats = <T>(work: (manager: JetStreamManager) => Promise<T>) => Promise<T>
+
+export interface BrokerBooksOptions {
+  readonly ask: AskNats
+  readonly stream: string
+  readonly client: pg.Client
+  /** What the books call a message of this id. */
+  readonly bookedId: (messageId: string) => string
+}
+
 /** Reads a stream from its beginning, and books each of its messages as an effect, in its order. */
 export class BrokerBooks {
-  readonly #manager: JetStreamManager
-  readonly #stream: string
-  readonly #client: pg.Client
-  readonly #bookedId: (messageId: string) => string
+  readonly #options: BrokerBooksOptions
   readonly #reading: Promise<void>
   #next = 1
+  /** For how many messages it asks at a time: twice as many after each time that all were there. */
+  #count = 1
   #stopped = false
 
-  constructor(manager: JetStreamManager, stream: string, client: pg.Client, bookedId: (messageId: string) => string) {
-    this.#stream = stream
-    this.#manager = manager
-    this.#client = client
-    this.#bookedId = bookedId
+  constructor(options: BrokerBooksOptions) {
+    this.#options = options
     this.#reading = this.#read()
   }
 
   /** Resolves when all that the stream has now is booked. */
   async complete(): Promise<void> {
-    const { state } = await this.#manager.streams.info(this.#stream)
-    await until(() => this.#next > state.last_seq, `the books of ${state.last_seq} messages`, 30_000)
+    const { ask, stream } = this.#options
+    const last = async () => (await ask((manager) => manager.streams.info(stream))).state.last_seq
+    const isComplete = () =>
+      last().then(
+        (seq) => this.#next > seq,
+        () => false,
+      )
+    await until(isComplete, `the books of stream ${stream}`, COMPLETE_MS, EVERY_MS)
   }
 
   async stop(): Promise<void> {
@@ -41,19 +54,36 @@ export class BrokerBooks {
   }
 
   async #bookNext(): Promise<boolean> {
-    const stored = await this.#manager.streams.getMessage(this.#stream, { seq: this.#next })
-    if (stored === null) return false
-    await this.#client.query(BOOK, [this.#bookedId(stored.header.get('sluice-message-id'))])
-    this.#next += 1
+    const { client, bookedId } = this.#options
+    const found = await this.#stored()
+    this.#count = found.length < this.#count ? 1 : Math.min(2 * this.#count, MOST)
+    if (found.length === 0) return false
+    await client.query(BOOK, [found.map(({ header }) => bookedId(header.get('sluice-message-id')))])
+    this.#next += found.length
     return true
+  }
+
+  /** The next messages, up to the first that is missing. */
+  async #stored(): Promise<readonly StoredMsg[]> {
+    const { ask, stream } = this.#options
+    const numbers = Array.from({ length: this.#count }, (_, at) => this.#next + at)
+    const stored = await ask((manager) =>
+      Promise.all(numbers.map((seq) => manager.streams.getMessage(stream, { seq }))),
+    )
+    const missing = stored.indexOf(null)
+    return stored.slice(0, missing < 0 ? stored.length : missing).filter((message) => message !== null)
   }
 }
 
 const EVERY_MS = 10
+const MOST = 64
+const COMPLETE_MS = 60_000
 
 /** All that is known of an effect at a broker is that it is there: its attempt is not. */
 const BOOK = `
-WITH begun AS (
-  INSERT INTO ledger.started (message_id, worker, attempt, at) VALUES ($1::bigint, 'broker', 1, now())
+WITH came AS (
+  SELECT m.id, m.place FROM unnest($1::bigint[]) WITH ORDINALITY AS m (id, place)
+), begun AS (
+  INSERT INTO ledger.started (message_id, worker, attempt, at) SELECT id, 'broker', 1, now() FROM came ORDER BY place
 )
-INSERT INTO ledger.effect (message_id, worker, attempt, at) VALUES ($1::bigint, 'broker', 1, now())`
+INSERT INTO ledger.effect (message_id, worker, attempt, at) SELECT id, 'broker', 1, now() FROM came ORDER BY place`

@@ -8,7 +8,7 @@ import { until } from '../run/until.ts'
  * ids, as every consumer must.
  */
 export class RabbitmqBooks {
-  readonly #url: string
+  readonly #urls: readonly string[]
   readonly #queue: string
   readonly #client: pg.Client
   readonly #reading: Promise<void>
@@ -16,8 +16,9 @@ export class RabbitmqBooks {
   #empty = 0
   #stopped = false
 
-  constructor(url: string, queue: string, client: pg.Client) {
-    this.#url = url
+  /** @param urls of the servers, one of which answers */
+  constructor(urls: readonly string[], queue: string, client: pg.Client) {
+    this.#urls = urls
     this.#queue = queue
     this.#client = client
     this.#reading = this.#read()
@@ -26,7 +27,7 @@ export class RabbitmqBooks {
   /** Resolves when all that the queue has now is booked. */
   async complete(): Promise<void> {
     const before = this.#empty
-    await until(() => this.#empty > before, 'the books of the queue', 30_000)
+    await until(() => this.#empty > before, 'the books of the queue', 60_000)
   }
 
   async stop(): Promise<void> {
@@ -36,15 +37,15 @@ export class RabbitmqBooks {
   }
 
   async #read(): Promise<void> {
-    while (!this.#stopped) {
-      // The broker may be down, and there are no books before the load begins.
-      await this.#consume().catch(() => undefined)
+    for (let at = 0; !this.#stopped; at += 1) {
+      // A server may be down, and there are no books before the load begins.
+      await this.#consume(this.#urls[at % this.#urls.length] ?? '').catch(() => undefined)
       await pause(EVERY_MS)
     }
   }
 
-  async #consume(): Promise<void> {
-    const connection = await connect(this.#url)
+  async #consume(url: string): Promise<void> {
+    const connection = await connect(url)
     connection.on('error', () => undefined)
     try {
       const channel = await connection.createChannel()

@@ -1,38 +1,66 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
-import { BrokerServer } from './broker-server.ts'
+import { BrokerServer, type Launch } from './broker-server.ts'
+import { ErlangNames } from './erlang-names.ts'
 import { programOnPath } from './program-on-path.ts'
+
+/** What a server is made with. */
+export interface RabbitmqMaking {
+  /** Of its node, in front of the host. */
+  readonly name: string
+  /** Those in which it enters its node. */
+  readonly names: ErlangNames
+  /** Lines of its `rabbitmq.conf`. */
+  readonly settings?: readonly string[]
+}
 
 /** A RabbitMQ server. */
 export class RabbitmqServer extends BrokerServer {
+  /** Of Erlang. Servers of a cluster know each other by it. */
+  readonly node: string
   readonly #environment: NodeJS.ProcessEnv
-  /** Names of Erlang's nodes, of this server alone: the machine's own would outlive it. */
-  readonly #names: ChildProcess
+  /** What ends with it. */
+  readonly #onStop: () => void
 
-  private constructor(program: string, folder: string, port: number, environment: NodeJS.ProcessEnv) {
-    super(port, folder, { program, args: [], environment, logsTo: 'stdout', upLine: 'Server startup complete' })
-    this.#environment = environment
-    this.#names = spawn('epmd', { stdio: 'ignore', env: environment })
-    this.#names.on('error', () => undefined)
-    process.once('exit', this.#killNames)
+  private constructor(launch: Launch, port: number, folder: string, node: string, onStop: () => void) {
+    super(port, folder, launch)
+    this.node = node
+    this.#environment = launch.environment ?? {}
+    this.#onStop = onStop
   }
 
   /** @returns undefined if RabbitMQ is not installed */
   static async start(settings: readonly string[] = []): Promise<RabbitmqServer | undefined> {
+    const names = await ErlangNames.start()
+    const server = await RabbitmqServer.make({ name: 'sluice', names, settings }, names.stop)
+    if (server === undefined) names.stop()
+    await server?.run()
+    return server
+  }
+
+  /**
+   * One that does not run yet.
+   *
+   * @returns undefined if RabbitMQ is not installed
+   */
+  static async make(
+    { name, names, settings = [] }: RabbitmqMaking,
+    onStop: () => void = () => undefined,
+  ): Promise<RabbitmqServer | undefined> {
     const program = await programOnPath('rabbitmq-server', DEBIAN)
     if (program === undefined) return undefined
     const folder = await temporaryFolder('sluice-rabbitmq-')
-    const port = await freePort()
+    const [port, distributionPort] = [await freePort(), await freePort()]
     await writeFile(join(folder, 'rabbitmq.conf'), [`listeners.tcp.1 = 127.0.0.1:${port}`, ...settings, ''].join('\n'))
     await writeFile(join(folder, '.erlang.cookie'), COOKIE, { mode: 0o400 })
-    const environment = environmentIn(folder, await freePort(), await freePort())
-    const server = new RabbitmqServer(program, folder, port, environment)
-    await server.run()
-    return server
+    const node = `${name}@localhost`
+    const environment = { ...names.environment, ...environmentIn(folder, node, distributionPort) }
+    const launch = { program, args: [], environment, logsTo: 'stdout', upLine: 'Server startup complete' } as const
+    return new RabbitmqServer(launch, port, folder, node, onStop)
   }
 
   get url(): string {
@@ -42,7 +70,7 @@ export class RabbitmqServer extends BrokerServer {
   /** Whether it has too little memory, and so blocks the connections that publish. */
   async beShortOfMemory(isShort: boolean): Promise<void> {
     const call = `vm_memory_monitor set_vm_memory_high_watermark [${isShort ? '0.0000001' : '0.8'}]`
-    await promisify(execFile)('erl_call', ['-sname', NODE, '-c', COOKIE, '-a', call], { env: this.#environment })
+    await promisify(execFile)('erl_call', ['-sname', this.node, '-c', COOKIE, '-a', call], { env: this.#environment })
   }
 
   /** Ends it as a system does that shuts down, and starts it again. */
@@ -53,22 +81,16 @@ export class RabbitmqServer extends BrokerServer {
 
   override async stop(): Promise<void> {
     await this.kill()
-    this.#killNames()
-    process.off('exit', this.#killNames)
+    this.#onStop()
     await super.stop()
   }
-
-  readonly #killNames = (): void => void this.#names.kill('SIGKILL')
 }
 
 /** Nothing outside of the folder is read or written, and nobody but this machine reaches it. */
-function environmentIn(folder: string, distributionPort: number, namesPort: number): NodeJS.ProcessEnv {
+function environmentIn(folder: string, node: string, distributionPort: number): NodeJS.ProcessEnv {
   return {
-    PATH: process.env.PATH,
     HOME: folder,
-    ERL_EPMD_ADDRESS: '127.0.0.1',
-    ERL_EPMD_PORT: String(namesPort),
-    RABBITMQ_NODENAME: NODE,
+    RABBITMQ_NODENAME: node,
     RABBITMQ_NODE_IP_ADDRESS: '127.0.0.1',
     RABBITMQ_DIST_PORT: String(distributionPort),
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1} +S 1 +sbwt none',
@@ -89,6 +111,5 @@ function environmentIn(folder: string, distributionPort: number, namesPort: numb
 
 /** The program on Debian's PATH changes the user, and loses the environment. */
 const DEBIAN = '/usr/lib/rabbitmq/bin'
-const NODE = 'sluice@localhost'
 /** Two programs of Erlang talk to each other if they have the same. */
 const COOKIE = 'sluice'

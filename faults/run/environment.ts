@@ -2,6 +2,13 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { LEDGER } from '../actors/ledger-writer.ts'
 
+/** Where the load goes to outside of the database. */
+export type Outside =
+  /** Workers publish to these servers, of NATS or RabbitMQ; with `inbox` they also receive from there, and handle what they receive. */
+  | { readonly kind: 'broker'; readonly servers: readonly string[]; readonly inbox?: boolean }
+  /** Producers send webhooks to endpoints under this host, whose names one name server knows, and workers send them on. */
+  | { readonly kind: 'endpoints'; readonly host: string; readonly nameServer: string }
+
 /** Where a scenario runs: an empty database, and the ways to it. */
 export interface Environment {
   /** The application's way to the database, for producers and batches. */
@@ -10,9 +17,12 @@ export interface Environment {
   readonly directUrl?: string | undefined
   /** A way that no fault blocks, for the books and for the auditor. It may be down while the server is. */
   readonly ledgerUrl: string
-  /** Workers publish to this server, of NATS or RabbitMQ, and handle nothing. */
-  readonly brokerUrl?: string | undefined
-  /** Resolves when the books have all effects that there are: they are read elsewhere. @default they are written at once */
+  /** @default the load is handled where it is */
+  readonly outside?: Outside | undefined
+  /**
+   * Resolves when the books have all effects that there are. There is a time between an effect and the end of its message, because
+   * the effect happens elsewhere. @default they are written at once
+   */
   readonly booked?: () => Promise<void>
   /** A pooler keeps the server's connections open. */
   readonly pooled?: boolean

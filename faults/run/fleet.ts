@@ -91,7 +91,7 @@ export class Fleet {
       directUrl: network?.url ?? environment.directUrl,
       ledgerUrl: environment.ledgerUrl,
       queue,
-      brokerUrl: environment.brokerUrl,
+      outside: environment.outside,
       pipeline: { ...PIPELINE, ...modeNamed(mode).pipeline, ...pipeline },
       pollIntervalMs,
       maintenanceIntervalMs,
@@ -148,6 +148,7 @@ export class Fleet {
       url: this.producerNetwork?.url ?? environment.url,
       ledgerUrl: environment.ledgerUrl,
       queue,
+      outside: environment.outside,
       seed: seed + this.#producers,
       load: { ...load, ...change },
     }

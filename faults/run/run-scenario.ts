@@ -134,7 +134,8 @@ async function inject(spec: RunSpec, stage: Stage): Promise<string | undefined> 
 /** What is broken has shown itself, if it has done what nothing that follows can undo. Then there is no more to wait for. */
 async function findAtOnce(spec: RunSpec, { environment }: Stage): Promise<readonly Finding[]> {
   // Between an effect elsewhere and its settlement there are both.
-  const caught = spec.scenario.workers?.effects === 'elsewhere' ? [] : caughtBy(spec)
+  const isElsewhere = environment.booked !== undefined || spec.scenario.workers?.effects === 'elsewhere'
+  const caught = isElsewhere ? [] : caughtBy(spec)
   const checks = CHECKS.filter(({ verdict, lasts }) => lasts && caught.includes(verdict))
   if (checks.length === 0) return []
   return withClient(environment, (client) => audit(client, expectationsOf(spec), checks))

@@ -13,6 +13,15 @@ import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop, severedSession } from './harmful-message.ts'
 import { heldKey } from './held-key.ts'
+import {
+  inboxAckLost,
+  inboxBrokerKill,
+  inboxKillAck,
+  inboxKillStore,
+  inboxRabbitmqKill,
+  inboxRedelivery,
+  inboxRestart,
+} from './inbox.ts'
 import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -38,6 +47,7 @@ import {
   relayOutage,
   relayRabbitmqKill,
 } from './relay.ts'
+import { relayCluster, relayRabbitmqCluster } from './relay-cluster.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
@@ -52,6 +62,8 @@ import { swallowedSettlement } from './swallowed-settlement.ts'
 import { telemetry } from './telemetry.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
+import { webhooksChanges } from './webhook-changes.ts'
+import { webhooksEndpoints, webhooksKill } from './webhooks.ts'
 import { workProcesses } from './work-processes.ts'
 
 /** All scenarios, in the order of the matrix. */
@@ -128,4 +140,16 @@ export const SCENARIOS: readonly Scenario[] = [
   relayOutage,
   relayBrokerFull,
   relayRabbitmqKill,
+  relayCluster,
+  relayRabbitmqCluster,
+  inboxKillStore,
+  inboxKillAck,
+  inboxAckLost,
+  inboxBrokerKill,
+  inboxRabbitmqKill,
+  inboxRedelivery,
+  inboxRestart,
+  webhooksKill,
+  webhooksEndpoints,
+  webhooksChanges,
 ]

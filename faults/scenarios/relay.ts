@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { STREAM, type WithBroker, withBroker } from '../environment/with-broker.ts'
+import { STREAM } from '../environment/nats-place.ts'
+import { type WithBroker, withBroker } from '../environment/with-broker.ts'
 import { type WithRabbitmq, withRabbitmq } from '../environment/with-rabbitmq.ts'
 import { type Scenario, scenario } from '../run/scenario.ts'
 import { ANOTHER_ID_EACH_TIME, NO_WAVES, OUTAGE_COUNTS, SETTLES_BEFORE_CONFIRM } from '../twins/relay-twins.ts'
 
 /** A relay handles nothing, so nothing fails on purpose. Broken waves, and outages, need several messages of a key. */
-const RELAYED = {
+export const RELAYED = {
   recoveryMs: 5_000,
   load: { failing: 0, dying: 0, long: 0 },
   environment: withBroker,

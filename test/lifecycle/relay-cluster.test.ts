@@ -1,6 +1,7 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import { expect, type TestContext } from 'vitest'
-import type { NatsCluster } from '../../faults/environment/nats-cluster.ts'
+import { CLUSTER_FAULTS, type ClusterFault } from '../../faults/environment/cluster-faults.ts'
+import type { ReplicatedStream } from '../../faults/environment/replicated-stream.ts'
 import { nats } from '../../src/nats/nats.ts'
 import { EventLog } from '../support/event-log.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
@@ -14,51 +15,21 @@ const STREAM = 'orders'
 const KEYS = 20
 const MESSAGES = 1_000
 
-interface Fault {
-  readonly name: string
-  /** Done to the server that leads the stream. Returns what undoes it. */
-  readonly strike: (cluster: NatsCluster, leader: number) => Promise<() => Promise<void> | void>
-}
-
-const FAULTS: readonly Fault[] = [
-  {
-    name: 'is killed',
-    strike: async ({ servers }, leader) => {
-      await servers[leader]?.kill()
-      return async () => servers[leader]?.run()
-    },
-  },
-  {
-    name: 'is stopped by a signal',
-    strike: async ({ servers }, leader) => {
-      servers[leader]?.freeze()
-      return () => servers[leader]?.thaw()
-    },
-  },
-  {
-    name: 'is cut off from the other two',
-    strike: async (cluster, leader) => {
-      cluster.isolate(leader)
-      return () => cluster.rejoin()
-    },
-  },
-]
-
 /** An election takes seconds, so the three are struck at a time: each cluster, with its relay, for itself. */
 test('a leader that is killed, stopped or cut off loses and doubles nothing, and each key stays in order', async ({
   database,
   skip,
 }) => {
-  await Promise.all(FAULTS.map((fault, at) => relayWhile(fault, `cluster.${at}`, database, skip)))
+  await Promise.all(CLUSTER_FAULTS.map((fault, at) => relayWhile(fault, `cluster.${at}`, database, skip)))
 })
 
 async function relayWhile(
-  { name, strike }: Fault,
+  { name, strike }: ClusterFault,
   queue: string,
   database: TestDatabase,
   skip: TestContext['skip'],
 ): Promise<void> {
-  const { cluster, manager } = await startNatsCluster(skip, STREAM)
+  const { cluster, manager, stream } = await startNatsCluster(skip, STREAM)
   const sluice = startTestSluice(database)
   const log = new EventLog(sluice.events)
   for (let key = 0; key < KEYS; key += 1) {
@@ -67,7 +38,7 @@ async function relayWhile(
   }
   const to = nats({ servers: cluster.urls, subject: STREAM, stream: STREAM })
   const terms = { confirmTimeout: '1s', breaker: { delay: '100ms', maxDelay: '500ms' } } as const
-  const leader = await leaderOf(manager)
+  const leader = await stream.leader()
   const running = sluice.relay(queue, { to, batchSize: 20, ...terms }).start()
   await log.first('batch.committed')
   const undo = await strike(cluster, leader)
@@ -76,27 +47,11 @@ async function relayWhile(
   await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what, timeoutMs: 90_000 })
   await running.drain()
   await undo()
-  await expectInOrder(manager, name)
+  await expectInOrder(manager, stream, name)
 }
 
-/** No server answers while they choose one. */
-async function leaderOf(manager: JetStreamManager): Promise<number> {
-  const known = async () => (await manager.streams.info(STREAM)).cluster?.leader || undefined
-  const name = await waitFor(() => known().catch(() => undefined), { what: 'a leader of the stream' })
-  return Number(name.slice(1))
-}
-
-async function expectInOrder(manager: JetStreamManager, name: string): Promise<void> {
-  // A leader that was away answers for a moment as if it still were one.
-  const isWhole = async () => {
-    const { state, cluster } = await manager.streams.info(STREAM)
-    const isCurrent = cluster?.replicas?.every(({ current, offline }) => current && offline !== true)
-    return state.messages >= MESSAGES && isCurrent === true
-  }
-  await waitFor(() => isWhole().catch(() => false), {
-    what: `the whole stream, whose leader ${name}`,
-    timeoutMs: 90_000,
-  })
+async function expectInOrder(manager: JetStreamManager, stream: ReplicatedStream, name: string): Promise<void> {
+  await stream.whole(MESSAGES)
   const next = new Map<number, number>()
   const stored = await waitFor(() => storedIn(manager, STREAM).catch(() => undefined), {
     what: 'its messages',

@@ -10,9 +10,9 @@ import { connect, headers as headersOf, type NatsConnection, nanos } from '@nats
 import { onTestFinished, type TestContext } from 'vitest'
 import { NatsCluster } from '../../../faults/environment/nats-cluster.ts'
 import { NatsServer } from '../../../faults/environment/nats-server.ts'
+import { ReplicatedStream } from '../../../faults/environment/replicated-stream.ts'
 import type { PublishedMessage } from '../../../src/testing/conformance.ts'
 import type { MessageToPublish } from '../../../src/testing/receiver-conformance.ts'
-import { waitFor } from '../wait.ts'
 
 /** A NATS server, and a connection beside the relay's that makes and reads streams. It goes with the test. */
 export interface TestNats {
@@ -29,21 +29,16 @@ export async function startNats(skip: TestContext['skip'], args: readonly string
   return { server, connection, manager: await jetstreamManager(connection) }
 }
 
-/** Three servers with a stream on each of them. Skips the test where NATS is not installed. */
+/** Three servers with a copy of a stream on each of them. Skips the test where NATS is not installed. */
 export async function startNatsCluster(
   skip: TestContext['skip'],
-  stream: string,
-): Promise<{ readonly cluster: NatsCluster; readonly manager: JetStreamManager }> {
+  name: string,
+): Promise<{ readonly cluster: NatsCluster; readonly manager: JetStreamManager; readonly stream: ReplicatedStream }> {
   const cluster = (await NatsCluster.start()) ?? skip('nats-server is not installed')
   onTestFinished(() => cluster.stop())
   const manager = await jetstreamManager(await connected(cluster.urls), { timeout: 1_000, checkAPI: false })
-  const added = () => manager.streams.add({ name: stream, subjects: [stream], num_replicas: 3 })
-  // Until the three have chosen a leader there is no answer, or there are too few peers.
-  await waitFor(() => added().then(isMade, () => false), { what: 'a cluster with a leader', timeoutMs: 60_000 })
-  return { cluster, manager }
+  return { cluster, manager, stream: await ReplicatedStream.add((work) => work(manager), name) }
 }
-
-const isMade = () => true
 
 async function connected(servers: string[]): Promise<NatsConnection> {
   const terms = { maxReconnectAttempts: -1, reconnectTimeWait: 100, waitOnFirstConnect: true, timeout: 2_000 }
