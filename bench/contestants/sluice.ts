@@ -48,7 +48,7 @@ export const sluice: Contestant = {
 }
 
 type Library = ReturnType<typeof createSluice>
-type Pipeline = ReturnType<Library['pipeline']>
+type Pipeline = ReturnType<typeof pipelineOf>
 
 /** By a library that has just been created: this one, or an earlier one. */
 export function consume(library: Library, spec: ConsumeSpec): Consumer {
@@ -87,13 +87,17 @@ function lease(
   return { stop: () => library.stop() }
 }
 
+function pipelineOf(library: Library, { batchSize, inFlight }: Pick<ConsumeSpec, 'batchSize' | 'inFlight'>) {
+  return library.pipeline('bench', { batchSize, concurrency: inFlight })
+}
+
 function start(
   library: Library,
   spec: Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'>,
   handle: (pipeline: Pipeline) => ReturnType<Pipeline['handle']>,
 ): Consumer {
   report(library, spec.onSettled)
-  handle(library.pipeline('bench', { batchSize: spec.batchSize, concurrency: spec.inFlight })).subscribe()
+  handle(pipelineOf(library, spec)).subscribe()
   return { stop: () => library.stop() }
 }
 
