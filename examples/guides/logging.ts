@@ -9,7 +9,7 @@ const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: l
 // `import * as tracker from '@sentry/node'` has this function. Here it writes what it gets.
 const tracker = {
   captureException(error: unknown, context: { level: 'error' | 'warning'; tags: object; extra: object }): void {
-    logger.error({ err: error, ...context }, 'captured')
+    logger.error({ err: error, context }, 'captured')
   },
 }
 

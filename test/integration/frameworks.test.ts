@@ -5,13 +5,16 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { transform } from 'esbuild'
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect, type TestContext } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 import { PROCESS_MS, waitFor } from '../support/wait.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const FOLDER = join(ROOT, 'examples/frameworks')
+
+/** That of the test, because the tests run side by side. */
+type AtEnd = TestContext['onTestFinished']
 
 /** How each program ends after SIGTERM: Nest sends the signal again when its hooks have run. */
 const PROGRAMS = {
@@ -25,11 +28,11 @@ const PROGRAMS = {
 describe('the program for', () => {
   test.concurrent.for(Object.entries(PROGRAMS))(
     '%s commits an order with its message or not at all, handles it, and ends a handler in flight at SIGTERM',
-    async ([, { file, end }]) => {
+    async ([, { file, end }], { onTestFinished }) => {
       await using database = await createTestDatabase()
       await database.sql('CREATE TABLE example_order (id serial PRIMARY KEY, item text NOT NULL)')
       await database.sql('CREATE TABLE example_receipt (order_id int NOT NULL)')
-      const server = await start(database, await file())
+      const server = await start(database, await file(onTestFinished), onTestFinished)
 
       expect(await server.order('lamp')).toEqual({ status: 201, body: { id: 1 } })
       await untilReceipts(database, [1])
@@ -62,7 +65,7 @@ test('the program for Nest has right types', async () => {
   expect(stdout).toBe('')
 })
 
-async function start({ url }: TestDatabase, file: string) {
+async function start({ url }: TestDatabase, file: string, onTestFinished: AtEnd) {
   const env = { ...process.env, DATABASE_URL: url, PORT: '0', NEXT_RUNTIME: 'nodejs' }
   const child = spawn(process.execPath, [file], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   onTestFinished(() => void child.kill('SIGKILL'))
@@ -103,7 +106,7 @@ async function waitsForReceipts(database: TestDatabase): Promise<boolean> {
 }
 
 /** As `nest build` makes JavaScript of it. Below the repository, so that it finds the packages. */
-async function compiledNest(): Promise<string> {
+async function compiledNest(onTestFinished: AtEnd): Promise<string> {
   mkdirSync(join(ROOT, '.tmp'), { recursive: true })
   const folder = mkdtempSync(join(ROOT, '.tmp/nest-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))

@@ -29,8 +29,8 @@ const OUTPUTS: Readonly<Record<string, (output: string) => void>> = {
     )
     const toTracker = lines.filter(({ msg }) => msg === 'captured')
     expect(toTracker).toMatchObject([
-      { ...captured, tags: message, extra: { attempt: 1 } },
-      { ...captured, tags: message, extra: { attempt: 2 } },
+      { ...captured, context: { level: 'warning', tags: message, extra: { attempt: 1 } } },
+      { ...captured, context: { level: 'error', tags: message, extra: { attempt: 2 } } },
     ])
   },
   'scheduled-claims.ts': (output) =>
