@@ -30,14 +30,15 @@ describe('the program for', () => {
     '%s commits an order with its message or not at all, handles it, and ends a handler in flight at SIGTERM',
     async ([, { file, end }], { onTestFinished }) => {
       await using database = await createTestDatabase()
-      await database.sql('CREATE TABLE example_order (id serial PRIMARY KEY, item text NOT NULL)')
+      // Checked at COMMIT, when the message has been enqueued.
+      const item = 'item text UNIQUE DEFERRABLE INITIALLY DEFERRED'
+      await database.sql(`CREATE TABLE example_order (id serial PRIMARY KEY, ${item})`)
       await database.sql('CREATE TABLE example_receipt (order_id int NOT NULL)')
       const server = await start(database, await file(onTestFinished), onTestFinished)
 
       expect(await server.order('lamp')).toEqual({ status: 201, body: { id: 1 } })
       await untilReceipts(database, [1])
-      // The column refuses null.
-      expect((await server.order(null)).status).toBe(500)
+      expect((await server.order('lamp')).status).toBe(500)
 
       const session = await database.pool.connect()
       await session.query('BEGIN; LOCK TABLE example_receipt IN ACCESS EXCLUSIVE MODE')
@@ -79,7 +80,7 @@ async function start({ url }: TestDatabase, file: string, onTestFinished: AtEnd)
     throw new Error(`${error.message}, after: ${text}`)
   })
   const headers = { 'content-type': 'application/json', connection: 'close' }
-  const order = async (item: string | null) => {
+  const order = async (item: string) => {
     const body = JSON.stringify({ item })
     const response = await fetch(`http://localhost:${port}/orders`, { method: 'POST', headers, body })
     const answer = await response.text()
