@@ -8,11 +8,20 @@ import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
-const PAGES = ['.', 'docs', ...SHELVES, 'docs/decisions', 'examples', 'demo', 'bench', 'test/support'].flatMap(
-  (folder) =>
-    readdirSync(join(ROOT, folder))
-      .filter((file) => file.endsWith('.md'))
-      .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
+const PAGES = [
+  '.',
+  'docs',
+  ...SHELVES,
+  'docs/decisions',
+  'examples',
+  'examples/frameworks',
+  'demo',
+  'bench',
+  'test/support',
+].flatMap((folder) =>
+  readdirSync(join(ROOT, folder))
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */
@@ -50,6 +59,11 @@ const PLAIN = [
   'cli',
   'security',
   'coming-from',
+  'changing-handlers',
+  'deployment',
+  'frameworks',
+  'logging',
+  'migrations',
 ]
 
 /** Persons who are processes or sessions, and words that stand for a usual one: in flight, setting, at most. */
@@ -123,12 +137,21 @@ describe('the documentation', () => {
     for (const { file, code } of shown) expect(code, file).toBe(read(join(ROOT, file)))
   })
 
+  test('shows examples as they are, but for the names of the package', () => {
+    const shown = PAGES.flatMap(codeOf).flatMap(({ code }) => {
+      const [head, file = ''] = EXAMPLE_FILE.exec(code) ?? []
+      return head === undefined ? [] : [{ file, code: code.slice(head.length) }]
+    })
+    expect(shown.length).toBeGreaterThan(5)
+    for (const { file, code } of shown) expect(code, file).toBe(asInstalled(read(join(ROOT, file))))
+  })
+
   test('has programs that compile', async () => {
     mkdirSync(join(ROOT, '.tmp'), { recursive: true })
     const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(configuration(folder)))
-    const programs = PAGES.flatMap(codeOf).filter(({ code }) => !TEST_FILE.test(code))
+    const programs = PAGES.flatMap(codeOf).filter(({ code }) => !TEST_FILE.test(code) && !EXAMPLE_FILE.test(code))
     expect(programs.length).toBeGreaterThan(10)
     for (const [at, { path, code }] of programs.entries()) {
       const [, name = `${path.replaceAll(/\W/g, '-')}-${at}.ts`] = NAME.exec(code) ?? []
@@ -191,6 +214,18 @@ function callsOf(cell: string): readonly string[] {
 
 /** The first line of a whole test file. */
 const TEST_FILE = /^\/\/ (test\/[\w/-]+\.test\.ts)\n/
+
+/** The first line of a whole example, which is compiled where it is. */
+const EXAMPLE_FILE = /^\/\/ (examples\/[\w/-]+\.ts)\n/
+
+/** An example without its first comment, and with the names by which an application imports the package. */
+function asInstalled(example: string): string {
+  return example
+    .replace(/^(?:\/\/.*\n)+\n/, '')
+    .replaceAll(/'(?:\.\.\/)+src\/([\w-]+)\.ts'/g, (_, entry: string) =>
+      entry === 'index' ? "'sluice'" : `'sluice/${entry}'`,
+    )
+}
 
 /** The first line of a program that others import. */
 const NAME = /^\/\/ ([\w-]+\.ts)\n/
