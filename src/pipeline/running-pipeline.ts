@@ -54,7 +54,7 @@ export class RunningPipeline implements AsyncDisposable {
   #paused = false
 
   constructor(plan: PipelinePlan, handling: Handling, consumers: Consumers, delayMs = 0) {
-    const { queue } = plan
+    const { queue, mode, batchSize } = plan
     this.queue = queue
     this.#plan = plan
     this.#consumers = consumers
@@ -70,7 +70,7 @@ export class RunningPipeline implements AsyncDisposable {
         demand.setConcurrency(this.#concurrency)
         this.#started = demand
         demand.start()
-        consumers.report({ kind: 'pipeline.started', queue })
+        consumers.report({ kind: 'pipeline.started', queue, mode, concurrency: this.#concurrency, batchSize })
       },
       (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
     )

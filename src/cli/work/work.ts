@@ -104,11 +104,7 @@ class WorkRun {
   }
 
   async #untilSignal(): Promise<number> {
-    const running = this.#pipelines.map(({ queue, pipeline, mode }) => {
-      const started = pipeline.start()
-      note(`works on ${queue} (${mode}, concurrency ${started.concurrency})`)
-      return started
-    })
+    const running = this.#pipelines.map(({ pipeline }) => pipeline.start())
     const ended = Promise.all(running.map((pipeline) => pipeline.ended))
     const signal = await Promise.race([this.#signals.first, ended])
     if (typeof signal === 'string') return await this.#drain(running, signal)
