@@ -1,4 +1,4 @@
-import type { ClassDeclaration, Node, TypeElement } from 'typescript/unstable/ast'
+import type { ClassDeclaration, MethodDeclaration, Node, TypeElement } from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
   isConstructorDeclaration,
@@ -16,15 +16,31 @@ import {
 import { type Comment, commentOf, commentOfMember, tagOf } from './comment.ts'
 import type { Export } from './exports.ts'
 
-/** One public name, as a section of the page. */
-export function sectionOf({ name, statement }: Export): string {
-  const parts = [`### ${name}`, ...bodyOf(statement)]
+/** One public name, as a section of a page; of a class without the methods that are elsewhere. */
+export function sectionOf({ name, statement }: Export, elsewhere: readonly string[] = []): string {
+  const parts = [`### ${name}`, ...bodyOf(statement, elsewhere)]
   return parts.filter((part) => part !== '').join('\n\n')
 }
 
-function bodyOf(statement: Node): readonly string[] {
+/** One method of a class, with its overloads, as a section of a page. */
+export function methodOf({ name, statement }: Export, method: string): string {
+  const overloads = methodsOf(statement).get(method)
+  if (overloads === undefined) throw new Error(`${name}.${method}: expected a method of the class ${name}`)
+  return [`### ${name}.${method}`, ...overloads.flatMap(describedMethod)].join('\n\n')
+}
+
+export function methodNamesOf({ statement }: Export): readonly string[] {
+  return [...methodsOf(statement).keys()]
+}
+
+/** Whether it is there at run time. */
+export function isValue({ statement }: Export): boolean {
+  return isFunctionDeclaration(statement) || isClassDeclaration(statement) || isVariableStatement(statement)
+}
+
+function bodyOf(statement: Node, elsewhere: readonly string[]): readonly string[] {
   if (isFunctionDeclaration(statement)) return described(commentOf(statement), signatureOf(statement, statement.body))
-  if (isClassDeclaration(statement)) return classOf(statement)
+  if (isClassDeclaration(statement)) return classOf(statement, elsewhere)
   if (isVariableStatement(statement)) return described(commentOf(statement), statement.getText())
   if (isInterfaceDeclaration(statement)) {
     const head = statement.getText().split('{')[0]?.trim() ?? ''
@@ -73,23 +89,36 @@ function signatureOf(declaration: Node, body: Node | undefined): string {
   return text.slice(0, text.length - (body?.getText().length ?? 0)).trim()
 }
 
-function classOf(statement: ClassDeclaration): readonly string[] {
+function classOf(statement: ClassDeclaration, elsewhere: readonly string[]): readonly string[] {
   const head = statement.getText().slice(0, statement.members[0]!.getStart() - statement.getStart())
   const declared = head.split('{\n')[0]!.trim()
   const members = statement.members.filter(isPublic)
   const properties = members.filter((member) => isPropertyDeclaration(member) || isGetAccessorDeclaration(member))
-  const all = members.filter(isMethodDeclaration)
-  const overloaded = new Set(all.filter(({ body }) => body === undefined).map(({ name }) => name.getText()))
-  // What users see of an overloaded method are its overloads, and not what implements them.
-  const methods = all.filter(({ body, name }) => body === undefined || !overloaded.has(name.getText()))
+  const methods = [...methodsOf(statement)].filter(([name]) => !elsewhere.includes(name))
   return [
     ...described(commentOf(statement), `${declared.replace(/\s*\{$/, '')} { … }`),
     properties.length === 0 ? '' : tableOf(properties),
-    ...methods.flatMap((method) => [
-      `#### ${statement.name?.getText()}.${method.name.getText()}`,
-      ...described(commentOf(method), signatureOf(method, method.body)),
+    ...methods.flatMap(([name, overloads]) => [
+      `#### ${statement.name?.getText()}.${name}`,
+      ...overloads.flatMap(describedMethod),
     ]),
   ]
+}
+
+/** The public methods of a class by their names. Of an overloaded one users see its overloads, and not what implements them. */
+function methodsOf(statement: Node): ReadonlyMap<string, readonly MethodDeclaration[]> {
+  if (!isClassDeclaration(statement)) return new Map()
+  const all = statement.members.filter(isPublic).filter(isMethodDeclaration)
+  const byName = Map.groupBy(all, ({ name }) => name.getText())
+  const seen = [...byName].map(([name, methods]) => {
+    const overloads = methods.filter(({ body }) => body === undefined)
+    return [name, overloads.length > 0 ? overloads : methods] as const
+  })
+  return new Map(seen)
+}
+
+function describedMethod(method: MethodDeclaration): readonly string[] {
+  return described(commentOf(method), signatureOf(method, method.body))
 }
 
 /** Neither private nor internal, nor what a user never calls. */

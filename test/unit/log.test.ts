@@ -114,7 +114,7 @@ describe('a line', () => {
     ],
     [
       { ...DEAD, error: 'error: deadlock detected', cause: DEADLOCK },
-      expect.stringMatching(/went to the dead letters .*: see docs\/workers\.md#row-locks-and-deadlocks$/),
+      expect.stringMatching(/went to the dead letters .*: see docs\/guides\/workers\.md#row-locks-and-deadlocks$/),
     ],
     [
       { kind: 'batch.failed', queue: 'mail', messages: 3, error: 'error: deadlock detected', cause: DEADLOCK },
