@@ -5,9 +5,9 @@ import { Project } from './project.ts'
 
 const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 
-/** A worker goes on until Ctrl-C: this waits for a line on its stdout, and then does the same. */
+/** A worker goes on until Ctrl-C: this waits for its letter, and then does the same. */
 const UNTIL_LETTER =
-  'node worker.ts > out & until grep -q letter out; do sleep 0.1; done; kill -INT $!; wait $! && cat out'
+  'node worker.ts > out 2>&1 & until grep -q letter out; do sleep 0.1; done; kill -INT $!; wait $! && cat out'
 
 /** Does what the README tells a beginner, in two empty folders: for the first program, and for the worker. */
 export function tryReadme(folder: string, databaseUrl: string, tarball: string): void {
@@ -22,8 +22,8 @@ function follow(project: Project, section: string, tarball: string): void {
     // The address is that of the server here, and the package is the one that was just made.
     if (line.startsWith('export ')) continue
     const command = goesOn ? UNTIL_LETTER : line.replace(/(?<=npm install )sluice\b/, tarball)
-    const stdout = prints.filter((each) => !each.startsWith('sluice: ')).map((each) => `${each}\n`)
-    if (prints.length > 0) project.expect(stdout.join(''), 'sh', ['-c', command])
+    const lines = prints.map((each) => `${each}\n`).join('')
+    if (prints.length > 0) project.expect(lines, 'sh', ['-c', `{ ${command}; } 2>&1`])
     else project.run('sh', ['-c', command])
   }
 }
