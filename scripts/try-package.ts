@@ -7,13 +7,12 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findServer } from '../server/find-server.ts'
+import { entries } from './build/entries.ts'
 import { tryBundlers } from './try-package/bundlers.ts'
 import { Project } from './try-package/project.ts'
 import { tryReadme } from './try-package/readme.ts'
 import { tryRequire } from './try-package/require.ts'
 import { tryTypeScript } from './try-package/typescript.ts'
-
-const PG_LISTEN = 'wake-up/pg-listen'
 
 const root = join(import.meta.dirname, '..')
 const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
@@ -42,13 +41,23 @@ function pack(): string {
   return join(folder, `${name}-${version}.tgz`)
 }
 
-/** Each compiled file is of a file in `src/`, or a copy of pg-listen. What `src/` may hold, a test says. */
+/** What runs is an entry, a chunk or the copy of pg-listen. What is declared is in `src/`, and that holds no stranger by a test. */
 function expectLibraryAlone(tarball: string): void {
   const files = execFileSync('tar', ['-tf', tarball], { encoding: 'utf8' }).split('\n')
-  const compiled = files.flatMap((file) => /^package\/dist\/(.*?)(?:\.d)?\.[jt]s$/.exec(file)?.[1] ?? [])
-  const strangers = compiled.filter((path) => path !== PG_LISTEN && !existsSync(join(root, 'src', `${path}.ts`)))
-  if (compiled.length === 0 || strangers.length > 0) {
-    throw new Error(`${tarball}: expected what is compiled of src/ and nothing else, received ${strangers}`)
+  const built = files.flatMap((file) => /^package\/dist\/(.*)$/.exec(file)?.[1] ?? [])
+  const programs = [
+    ...entries().map((entry) => `${entry}.js`),
+    'wake-up/pg-listen.js',
+    'wake-up/pg-listen.cjs',
+    'licences.txt',
+  ]
+  const isOurs = (file: string) =>
+    programs.includes(file) ||
+    /^chunks\/[\w-]+\.js$/.test(file) ||
+    (file.endsWith('.d.ts') && existsSync(join(root, 'src', file.replace('.d.ts', '.ts'))))
+  const strangers = built.filter((file) => !isOurs(file))
+  if (built.length < programs.length || strangers.length > 0) {
+    throw new Error(`${tarball}: expected what is built of src/ and nothing else, received ${strangers}`)
   }
 }
 

@@ -3,7 +3,7 @@ import type { ClientConfig } from 'pg'
 import { checkKeys } from './basics/check-keys.ts'
 import { connectionOf } from './basics/connection-of.ts'
 import { type Duration, toMsWithin } from './basics/duration.ts'
-import { integer } from './basics/options.ts'
+import { integer, integerWithin } from './basics/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
 import { calledPolicies, type RetryOptions, type RetryPolicies, retryPolicies, storedPolicies } from './retry-policy.ts'
@@ -44,6 +44,12 @@ export interface SluiceOptions<
   readonly pollInterval?: Duration | undefined
   /** How long to wait for a connection, 100 ms to 10 min. @default '5s' */
   readonly connectTimeout?: Duration | undefined
+  /**
+   * The most connections that this Sluice has at a time, 1 to 10,000. Pipelines share them: each has at least one, and at
+   * most its concurrency. The first line of the log says how they are shared.
+   * @default as many as the pipelines and calls need
+   */
+  readonly maxConnections?: number | undefined
   /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
   /** A message becomes a dead letter when this many processes have died while they handled it, 1 to 1,000. @default 3 */
@@ -79,6 +85,7 @@ export interface SluiceConfig {
   readonly name: string
   readonly pollIntervalMs: number
   readonly connectTimeoutMs: number
+  readonly maxConnections: number | undefined
   readonly payloadLimitBytes: number
   readonly crashLimit: number
   /** Null: this process does none. */
@@ -108,6 +115,10 @@ export function resolveConfig(
     name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
     pollIntervalMs: toMsWithin('pollInterval', pollInterval, '100ms', '1m'),
     connectTimeoutMs: toMsWithin('connectTimeout', connectTimeout, '100ms', '10m'),
+    maxConnections:
+      options.maxConnections === undefined
+        ? undefined
+        : integerWithin('maxConnections', options.maxConnections, 1, 10_000),
     payloadLimitBytes: integer(
       'payloadLimitBytes',
       options.payloadLimitBytes,
@@ -131,6 +142,7 @@ const OPTIONS = [
   'name',
   'pollInterval',
   'connectTimeout',
+  'maxConnections',
   'payloadLimitBytes',
   'crashLimit',
   'maintenanceInterval',

@@ -45,7 +45,7 @@ export {
   retryLater,
   snooze,
 } from './message.ts'
-export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate } from './message-options.ts'
+export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate, OptionsWith } from './message-options.ts'
 export { type BlockingSession, checkMigration, type MigrationCheck, type VersionInUse } from './migrate/check.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Audit, AuditAction, AuditOptions } from './operate/audit.ts'
@@ -92,9 +92,23 @@ export type { OutboundOptions } from './outbound/options.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
 export type { Drained, RunningPipeline } from './pipeline/running-pipeline.ts'
 export type { BacklogOptions } from './plan/backlog.ts'
-export type { DeliveriesOptions, GroupDeliveriesOptions, LeasedDeliveriesOptions } from './plan/deliveries-options.ts'
+export type {
+  DeliveriesOptions,
+  DeliveriesOptionsWith,
+  GroupDeliveriesOptions,
+  LeasedDeliveriesOptions,
+} from './plan/deliveries-options.ts'
 // Consume
-export type { GroupPipelineOptions, LeasedPipelineOptions, Mode, OnError, PipelineOptions } from './plan/options.ts'
+export type {
+  Chosen,
+  GroupPipelineOptions,
+  KindWith,
+  LeasedPipelineOptions,
+  Mode,
+  OnError,
+  PipelineOptions,
+  PipelineOptionsWith,
+} from './plan/options.ts'
 export type { Health } from './process/health.ts'
 export { prometheus } from './prometheus/prometheus.ts'
 // Claims as objects
@@ -137,7 +151,7 @@ export type { StreamDefinitions, StreamGroup } from './streams.ts'
 export type { EndpointOutcome } from './table/endpoint/define-endpoint.ts'
 export type { EndpointState, EndpointStatus } from './table/endpoint/endpoint-status.ts'
 export type { SentWebhook } from './table/endpoint/send-webhook.ts'
-export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
+export type { Enqueued, EnqueueResult } from './table/enqueue/insert-deduped.ts'
 export type { QueueActivity } from './table/operate/activity.ts'
 export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
 export type { BacklogSample } from './table/operate/backlog-history.ts'

@@ -118,6 +118,16 @@ export interface DedupedOptions extends Omit<EnqueueOptions, 'dedupe'> {
   readonly dedupe: Dedupe
 }
 
+/**
+ * The options of one message, whose dedupe key is of the type `Key`; `undefined`: there is none. One signature takes both,
+ * so a wrong option has one error. The compiler infers `Key` from the first branch, and checks the options by the others.
+ */
+export type OptionsWith<Key extends Dedupe | undefined> = [Key] extends [never]
+  ? { readonly dedupe: Key }
+  : Key extends Dedupe
+    ? DedupedOptions
+    : EnqueueOptions
+
 /** A dedupe key, and what an enqueue does that finds it taken. */
 export interface Dedupe {
   /** 1 to 255 bytes. It is taken while a message of the queue has it that is neither handled nor dead. */

@@ -46,6 +46,18 @@ export function refuseStream(name: unknown, { definitions, streams }: KnownNames
   throw expected('QUEUE_UNKNOWN', 'queue', 'the name of a queue', name, `That is ${what}: ${remedy}`)
 }
 
+/**
+ * Returns the name of what a consumer with these options consumes: with a group it is that of a stream.
+ *
+ * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN
+ */
+export function checkConsumedName(name: string, options: object | undefined, known: KnownNames): string {
+  const group = typeof options === 'object' && options !== null && 'group' in options ? options.group : undefined
+  if (group !== undefined) return checkStreamName(name, known.streams)
+  refuseStream(name, known, "give the group that reads it, as in { group: 'billing' }")
+  return checkQueueName(name, known.definitions)
+}
+
 /** A group of a stream, by their names. */
 export interface StreamGroup<Stream extends string = string> {
   readonly stream: Stream

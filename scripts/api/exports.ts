@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { SourceFile, Statement } from 'typescript/unstable/ast'
+import type { SourceFile, Statement, TypeAliasDeclaration } from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
   isExportDeclaration,
@@ -7,14 +7,16 @@ import {
   isInterfaceDeclaration,
   isNamedExports,
   isTypeAliasDeclaration,
+  isTypeLiteralNode,
   isVariableStatement,
 } from 'typescript/unstable/ast/is'
 import { API } from 'typescript/unstable/sync'
 
-/** A public name, and the statement that declares it. */
+/** A public name, the statement that declares it, and those of the type literals that it extends. */
 export interface Export {
   readonly name: string
   readonly statement: Statement
+  readonly parts: readonly TypeAliasDeclaration[]
 }
 
 /** The exports of entry files, relative to the root, by file. */
@@ -35,8 +37,10 @@ export function readExports<Entry extends string>(root: string, entries: readonl
   }
 }
 
+type Open = (path: string) => SourceFile
+
 /** Those of a list `export { … } from '…'`, and those declared in the file itself. */
-function exportsOf(file: SourceFile, open: (path: string) => SourceFile): Export[] {
+function exportsOf(file: SourceFile, open: Open): Export[] {
   return file.statements.flatMap((statement) => {
     if (isExportDeclaration(statement)) {
       const from = statement.moduleSpecifier?.getText().slice(1, -1)
@@ -46,17 +50,33 @@ function exportsOf(file: SourceFile, open: (path: string) => SourceFile): Export
       return list.elements.map(({ name }) => find(source, name.getText(), open))
     }
     const declared = /^export /.test(statement.getText()) ? nameOf(statement) : undefined
-    return declared === undefined ? [] : [{ name: declared, statement }]
+    return declared === undefined ? [] : [toExport(declared, statement, file, open)]
   })
 }
 
-function find(file: SourceFile, name: string, open: (path: string) => SourceFile): Export {
+function find(file: SourceFile, name: string, open: Open): Export {
   const statement = file.statements.find((candidate) => nameOf(candidate) === name)
-  if (statement !== undefined) return { name, statement }
-  // Handed on: imported here by `import type { name } from '…'`.
-  const [, from] = new RegExp(`\\b${name}\\b[^;'}]*\\} from '([^']+)'`).exec(file.text) ?? []
-  if (from === undefined) throw new Error(`${file.fileName}: expected a declaration of ${name}`)
-  return find(open(join(file.fileName, '..', from)), name, open)
+  if (statement !== undefined) return toExport(name, statement, file, open)
+  const source = sourceOf(file, name, open)
+  if (source === undefined) throw new Error(`${file.fileName}: expected a declaration of ${name}`)
+  return find(source, name, open)
+}
+
+/** The file of ours from which a name is imported, by `import type { name } from '…'`. */
+function sourceOf(file: SourceFile, name: string, open: Open): SourceFile | undefined {
+  const [, from] = new RegExp(`\\b${name}\\b[^;'}]*\\} from '(\\.[^']+)'`).exec(file.text) ?? []
+  return from === undefined ? undefined : open(join(file.fileName, '..', from))
+}
+
+function toExport(name: string, statement: Statement, file: SourceFile, open: Open): Export {
+  const extended = isInterfaceDeclaration(statement) ? (statement.heritageClauses ?? []) : []
+  const parts = extended
+    .flatMap(({ types }) => types.map(({ expression }) => expression.getText()))
+    .map((part) => sourceOf(file, part, open)?.statements.find((candidate) => nameOf(candidate) === part))
+    .flatMap((part) =>
+      part !== undefined && isTypeAliasDeclaration(part) && isTypeLiteralNode(part.type) ? [part] : [],
+    )
+  return { name, statement, parts }
 }
 
 function nameOf(statement: Statement): string | undefined {

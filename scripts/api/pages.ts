@@ -53,7 +53,15 @@ export const PAGES: readonly ApiPage[] = [
       {
         heading: 'Their types',
         names: [
-          ...['EnqueueOptions', 'Dedupe', 'OnDuplicate', 'DedupedOptions', 'EnqueueResult', 'MessageToEnqueue'],
+          ...[
+            'EnqueueOptions',
+            'Dedupe',
+            'OnDuplicate',
+            'DedupedOptions',
+            'EnqueueResult',
+            'Enqueued',
+            'MessageToEnqueue',
+          ],
           ...['DedupedMessage', 'OpenTransaction', 'Headers', 'Json'],
         ],
       },
@@ -69,7 +77,7 @@ export const PAGES: readonly ApiPage[] = [
         heading: 'Make a pipeline',
         names: [
           ...['Sluice.pipeline', 'PipelineOptions', 'LeasedPipelineOptions', 'RetryOptions', 'OnError'],
-          ...['BacklogOptions', 'Mode', 'Pipeline'],
+          ...['BacklogOptions', 'Mode', 'Pipeline', 'PipelineOptionsWith', 'OptionsWith', 'Chosen', 'KindWith'],
         ],
       },
       {
@@ -109,7 +117,7 @@ export const PAGES: readonly ApiPage[] = [
         heading: 'Receive',
         names: [
           ...['Sluice.deliveries', 'DeliveriesOptions', 'LeasedDeliveriesOptions', 'GroupDeliveriesOptions'],
-          ...['Deliveries', 'Delivery', 'DeliveryContextByKind'],
+          ...['Deliveries', 'Delivery', 'DeliveryContextByKind', 'DeliveriesOptionsWith'],
         ],
       },
       {

@@ -1,4 +1,11 @@
-import type { ClassDeclaration, MethodDeclaration, Node, TypeElement } from 'typescript/unstable/ast'
+import type {
+  ClassDeclaration,
+  MethodDeclaration,
+  MethodSignatureDeclaration,
+  Node,
+  TypeElement,
+  TypeLiteralNode,
+} from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
   isConstructorDeclaration,
@@ -6,6 +13,7 @@ import {
   isGetAccessorDeclaration,
   isInterfaceDeclaration,
   isMethodDeclaration,
+  isMethodSignatureDeclaration,
   isPropertyDeclaration,
   isPropertySignatureDeclaration,
   isTypeAliasDeclaration,
@@ -16,21 +24,24 @@ import {
 import { type Comment, commentOf, commentOfMember, tagOf } from './comment.ts'
 import type { Export } from './exports.ts'
 
-/** One public name, as a section of a page; of a class without the methods that are elsewhere. */
-export function sectionOf({ name, statement }: Export, elsewhere: readonly string[] = []): string {
-  const parts = [`### ${name}`, ...bodyOf(statement, elsewhere)]
-  return parts.filter((part) => part !== '').join('\n\n')
+/** One public name, as a section of a page, without the methods that are elsewhere. */
+export function sectionOf(exported: Export, elsewhere: readonly string[] = []): string {
+  const { name, statement } = exported
+  const literals = literalsOf(exported)
+  const body =
+    literals.length > 0 ? interfaceOf(statement, literals, name, elsewhere) : bodyOf(statement, name, elsewhere)
+  return [`### ${name}`, ...body].filter((part) => part !== '').join('\n\n')
 }
 
-/** One method of a class, with its overloads, as a section of a page. */
-export function methodOf({ name, statement }: Export, method: string): string {
-  const overloads = methodsOf(statement).get(method)
-  if (overloads === undefined) throw new Error(`${name}.${method}: expected a method of the class ${name}`)
-  return [`### ${name}.${method}`, ...overloads.flatMap(describedMethod)].join('\n\n')
+/** One method of what is exported, with its overloads, as a section of a page. */
+export function methodOf(exported: Export, method: string): string {
+  const overloads = methodsIn(membersOfExport(exported)).get(method)
+  if (overloads === undefined) throw new Error(`${exported.name}.${method}: expected a method of ${exported.name}`)
+  return [`### ${exported.name}.${method}`, ...overloads.flatMap(describedMethod)].join('\n\n')
 }
 
-export function methodNamesOf({ statement }: Export): readonly string[] {
-  return [...methodsOf(statement).keys()]
+export function methodNamesOf(exported: Export): readonly string[] {
+  return [...methodsIn(membersOfExport(exported)).keys()]
 }
 
 /** Whether it is there at run time. */
@@ -38,7 +49,28 @@ export function isValue({ statement }: Export): boolean {
   return isFunctionDeclaration(statement) || isClassDeclaration(statement) || isVariableStatement(statement)
 }
 
-function bodyOf(statement: Node, elsewhere: readonly string[]): readonly string[] {
+function membersOfExport(exported: Export): readonly Node[] {
+  if (isClassDeclaration(exported.statement)) return [...exported.statement.members]
+  return literalsOf(exported).flatMap(({ members }) => [...members])
+}
+
+function literalsOf({ parts }: Export): readonly TypeLiteralNode[] {
+  return parts.map(({ type }) => type).filter(isTypeLiteralNode)
+}
+
+/** An interface that extends type literals: as if it were written in one piece. */
+function interfaceOf(
+  statement: Node,
+  literals: readonly TypeLiteralNode[],
+  name: string,
+  elsewhere: readonly string[],
+): readonly string[] {
+  const head = statement.getText().split(/>? extends (?=\w+<\w+[,>])/)[0] ?? ''
+  const members = literals.flatMap((literal) => [...literal.members])
+  return [...described(commentOf(statement), `${head}> { … }`), ...membersOf(members, name, elsewhere)]
+}
+
+function bodyOf(statement: Node, name: string, elsewhere: readonly string[]): readonly string[] {
   if (isFunctionDeclaration(statement)) return described(commentOf(statement), signatureOf(statement, statement.body))
   if (isClassDeclaration(statement)) return classOf(statement, elsewhere)
   if (isVariableStatement(statement)) return described(commentOf(statement), statement.getText())
@@ -50,7 +82,53 @@ function bodyOf(statement: Node, elsewhere: readonly string[]): readonly string[
   if (isTypeAliasDeclaration(statement) && isUnionTypeNode(statement.type) && isUnionOfKinds(statement.type.types)) {
     return [...described(commentOf(statement), ''), kindsOf(statement.type.types)]
   }
+  if (isTypeAliasDeclaration(statement) && isTypeLiteralNode(statement.type) && hasMethods(statement.type)) {
+    const { members } = statement.type
+    const head = statement.getText().slice(0, statement.type.getStart() - statement.getStart())
+    return [...described(commentOf(statement), `${head.trim()} { … }`), ...membersOf([...members], name)]
+  }
   return described(commentOf(statement), statement.getText())
+}
+
+function hasMethods({ members }: TypeLiteralNode): boolean {
+  return members.some(isMethodSignatureDeclaration)
+}
+
+/** Properties as a table, and a section for each method. */
+function membersOf(given: readonly Node[], name: string, elsewhere: readonly string[] = []): readonly string[] {
+  const properties = given.filter(isPublic).filter(isProperty)
+  const methods = [...methodsIn(given)].filter(([method]) => !elsewhere.includes(method))
+  return [
+    properties.length === 0 ? '' : tableOf(properties),
+    ...methods.flatMap(([method, overloads]) => [`#### ${name}.${method}`, ...overloads.flatMap(describedMethod)]),
+  ]
+}
+
+function isProperty(member: Node): boolean {
+  return isPropertySignatureDeclaration(member) || isPropertyDeclaration(member) || isGetAccessorDeclaration(member)
+}
+
+type Method = MethodDeclaration | MethodSignatureDeclaration
+
+/** The public methods by their names. Of an overloaded one users see its overloads, and not what implements them. */
+function methodsIn(members: readonly Node[]): ReadonlyMap<string, readonly Method[]> {
+  const all = members
+    .filter(isPublic)
+    .filter((member) => isMethodDeclaration(member) || isMethodSignatureDeclaration(member))
+  const byName = Map.groupBy(all, ({ name }) => name.getText())
+  const seen = [...byName].map(([name, methods]) => {
+    const overloads = methods.filter((method) => bodyOfMethod(method) === undefined)
+    return [name, overloads.length > 0 ? overloads : methods] as const
+  })
+  return new Map(seen)
+}
+
+function bodyOfMethod(method: Method): Node | undefined {
+  return isMethodDeclaration(method) ? method.body : undefined
+}
+
+function describedMethod(method: Method): readonly string[] {
+  return described(commentOf(method), signatureOf(method, bodyOfMethod(method)))
 }
 
 function described(comment: Comment, code: string): readonly string[] {
@@ -92,33 +170,10 @@ function signatureOf(declaration: Node, body: Node | undefined): string {
 function classOf(statement: ClassDeclaration, elsewhere: readonly string[]): readonly string[] {
   const head = statement.getText().slice(0, statement.members[0]!.getStart() - statement.getStart())
   const declared = head.split('{\n')[0]!.trim()
-  const members = statement.members.filter(isPublic)
-  const properties = members.filter((member) => isPropertyDeclaration(member) || isGetAccessorDeclaration(member))
-  const methods = [...methodsOf(statement)].filter(([name]) => !elsewhere.includes(name))
   return [
     ...described(commentOf(statement), `${declared.replace(/\s*\{$/, '')} { … }`),
-    properties.length === 0 ? '' : tableOf(properties),
-    ...methods.flatMap(([name, overloads]) => [
-      `#### ${statement.name?.getText()}.${name}`,
-      ...overloads.flatMap(describedMethod),
-    ]),
+    ...membersOf([...statement.members], statement.name?.getText() ?? '', elsewhere),
   ]
-}
-
-/** The public methods of a class by their names. Of an overloaded one users see its overloads, and not what implements them. */
-function methodsOf(statement: Node): ReadonlyMap<string, readonly MethodDeclaration[]> {
-  if (!isClassDeclaration(statement)) return new Map()
-  const all = statement.members.filter(isPublic).filter(isMethodDeclaration)
-  const byName = Map.groupBy(all, ({ name }) => name.getText())
-  const seen = [...byName].map(([name, methods]) => {
-    const overloads = methods.filter(({ body }) => body === undefined)
-    return [name, overloads.length > 0 ? overloads : methods] as const
-  })
-  return new Map(seen)
-}
-
-function describedMethod(method: MethodDeclaration): readonly string[] {
-  return described(commentOf(method), signatureOf(method, method.body))
 }
 
 /** Neither private nor internal, nor what a user never calls. */

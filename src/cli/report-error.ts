@@ -10,7 +10,7 @@ import { printable } from './show/text.ts'
 const FAILED = 1
 const USED_WRONGLY = 2
 
-const USAGE_CODES: readonly ErrorCode[] = ['OPTION_INVALID', 'QUEUE_NAME_INVALID']
+const USAGE_CODES: readonly ErrorCode[] = ['OPTION_INVALID', 'QUEUE_NAME_INVALID', 'STREAM_NAME_INVALID']
 
 /** Prints an error to stderr, without secrets, unless commander has done so, and returns the exit code. */
 export function reportError(error: unknown, options: DatabaseUrlSource): number {

@@ -15,8 +15,30 @@ export function unreachable(cause: unknown, what = 'The database cannot be reach
 function remedyFor(error: unknown): string {
   const first = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error
   const code = codeOf(first) ?? ''
+  if (code === TOO_MANY_CONNECTIONS) return remedyForTooMany(first)
   const [, remedy] = REMEDIES.find(([pattern]) => pattern.test(code)) ?? []
   return remedy ?? 'Check the connection settings, and that the server runs'
+}
+
+const TOO_MANY_CONNECTIONS = '53300'
+
+/**
+ * The server has three limits, and says in its own language which one it is: the routine tells, and the name of the role or
+ * the database is in quotation marks, of whatever form.
+ */
+function remedyForTooMany(error: unknown): string {
+  const routine = error instanceof Error && 'routine' in error ? error.routine : undefined
+  const [, name] = /["„“«»”’‘「](.+?)["„“«»”’‘」]/.exec(wordsOf(error)) ?? []
+  const quoted = name === undefined ? '…' : `"${name.replaceAll('"', '""')}"`
+  const [limit, what] =
+    routine === 'InitializeSessionUserId'
+      ? ['ALTER ROLE', 'the limit of the role']
+      : routine === 'CheckMyDatabase'
+        ? ['ALTER DATABASE', 'the limit of the database']
+        : [undefined, 'max_connections on the server']
+  const raise =
+    limit === undefined ? `Raise ${what}` : `Raise ${what}, as in \`${limit} ${quoted} CONNECTION LIMIT 100\``
+  return `${raise}, or let each process open fewer: createSluice({ maxConnections: 10 })`
 }
 
 /** By SQLSTATE, or by the code of a system error. */
@@ -24,11 +46,6 @@ const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
   [/^28/, 'Check the user and the password in the connection settings, and pg_hba.conf on the server'],
   [/^3D000$/, 'Check the name of the database in the connection settings, or create it'],
   [/^25006$/, 'Connect to the primary, and look for default_transaction_read_only'],
-  [
-    /^53300$/,
-    'Raise max_connections on the server or, if the error names a role or a database, its CONNECTION LIMIT; ' +
-      'or lower the concurrency of the pipelines',
-  ],
   [/^(ENOTFOUND|EAI_AGAIN)$/, 'Check the name of the host in the connection settings'],
   [/^E(CONNREFUSED|HOSTUNREACH|NETUNREACH|TIMEDOUT)$/, 'Check the host and the port, and that the server runs there'],
   [/^ERR_INVALID_URL$/, 'Check the connection string: in a password, / # ? % and @ must be percent-encoded'],

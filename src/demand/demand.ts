@@ -34,6 +34,8 @@ export class Demand implements Waiter, RunnerDemand {
   /** It goes on when a round finds nothing. */
   #stays = false
   #stopped: Promise<void> | undefined
+  #concurrency: number
+  #most = Number.POSITIVE_INFINITY
 
   /** @param settings the settings of queues, which may be paused */
   constructor(
@@ -45,6 +47,7 @@ export class Demand implements Waiter, RunnerDemand {
   ) {
     const { queue, concurrency, throttleMs } = plan
     this.queue = queue
+    this.#concurrency = concurrency
     this.#round = round
     this.#sleepers = sleepers
     this.#report = report
@@ -103,7 +106,18 @@ export class Demand implements Waiter, RunnerDemand {
    * those in flight have ended.
    */
   setConcurrency(concurrency: number): void {
-    this.#runners.want(this.#round.resize(concurrency))
+    this.#concurrency = concurrency
+    this.#resize()
+  }
+
+  /** No more batches than this are in flight, whatever the concurrency is. */
+  limit(batches: number): void {
+    this.#most = batches
+    this.#resize()
+  }
+
+  #resize(): void {
+    this.#runners.want(this.#round.resize(Math.min(this.#concurrency, this.#most)))
     if (!this.#stays || this.draining.aborted) return
     this.#hints.wakeSome(this.#runners.surplus)
     // If one sleeps there is nothing to claim, or another claims and wakes it.

@@ -13,6 +13,7 @@ export type OpenTransaction =
   | PostgresJsTransaction
   | TransactionOfHandler
   | OwnTransaction
+  | DatabaseOrPool
 
 declare const OWN: unique symbol
 
@@ -66,4 +67,25 @@ interface PostgresJsTransaction {
 interface TransactionOfHandler {
   readonly client: NodePostgresClient
   readonly kysely: ClientMethod
+}
+
+declare const BEGIN_A_TRANSACTION_AND_PASS_IT: unique symbol
+
+/**
+ * A pool or a database, which is refused: no value has the symbol. It is here for the compiler's error, which compares what
+ * was given with the member that has most of its properties, and names what is missing.
+ */
+interface DatabaseOrPool {
+  readonly [BEGIN_A_TRANSACTION_AND_PASS_IT]: never
+  readonly totalCount?: unknown
+  readonly idleCount?: unknown
+  readonly waitingCount?: unknown
+  readonly query?: unknown
+  readonly execute?: unknown
+  readonly select?: unknown
+  readonly transaction?: unknown
+  readonly raw?: unknown
+  readonly schema?: unknown
+  readonly client?: unknown
+  readonly destroy?: unknown
 }

@@ -1,29 +1,20 @@
 import { expected, SluiceError, STOPPED } from '../errors.ts'
 import type { EventMessage, Message, Outcome } from '../message.ts'
-import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
+import type { Dedupe, OptionsWith } from '../message-options.ts'
 import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { Enqueued } from '../table/enqueue/insert-deduped.ts'
 import type { HandlerTransaction } from './transaction/handler-transaction.ts'
 
 /** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
-export interface EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> {
-  <Name extends QueueName<Definitions>>(
-    queue: Name,
-    payload: InputOf<Definitions, Name>,
-    options: DedupedOptions,
-  ): Promise<EnqueueResult>
-  <Name extends QueueName<Definitions>>(
-    queue: Name,
-    payload: InputOf<Definitions, Name>,
-    options?: EnqueueOptions,
-  ): Promise<string>
-  <Name extends QueueName<Definitions>>(
-    queue: Name,
-    payload: InputOf<Definitions, Name>,
-    options?: EnqueueOptions | DedupedOptions,
-  ): Promise<string | EnqueueResult>
-}
+export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> = <
+  Name extends QueueName<Definitions>,
+  Key extends Dedupe | undefined = undefined,
+>(
+  queue: Name,
+  payload: InputOf<Definitions, Name>,
+  options?: OptionsWith<Key>,
+) => Promise<Enqueued<Key>>
 
 /** What a handler gets beside the message in every mode. */
 export interface CommonContext {

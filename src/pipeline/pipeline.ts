@@ -12,12 +12,33 @@ import { onErrorOf } from './on-error.ts'
 import { RunningPipeline } from './running-pipeline.ts'
 
 /** A pipeline without its handler. */
-export class Pipeline<
+export type Pipeline<
   Payload,
   Definitions extends QueueDefinitions | undefined,
   In extends HandlerKind = 'transactional',
-> {
+> = {
   /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
+  readonly queue: string
+
+  /**
+   * Handles messages one by one; see {@link Handler}.
+   *
+   * @throws SluiceError OPTION_INVALID
+   */
+  handle(handler: Handler<Payload, Definitions, In>): RunnablePipeline
+
+  /**
+   * Handles whole batches; see {@link BatchHandler}.
+   *
+   * @throws SluiceError OPTION_INVALID
+   */
+  handleBatch(handler: BatchHandler<Payload, Definitions, In>): RunnablePipeline
+}
+
+/** A {@link Pipeline}. The payload and the context get their types from the queue's definition, which validation has enforced. */
+export class PipelineOfPlan {
+  /** What errors and consoles call it. */
+  static readonly name = 'Pipeline'
   readonly queue: string
   readonly #plan: PipelinePlan
   readonly #consumers: Consumers
@@ -28,26 +49,13 @@ export class Pipeline<
     this.#consumers = consumers
   }
 
-  /**
-   * Handles messages one by one; see {@link Handler}.
-   *
-   * @throws SluiceError OPTION_INVALID
-   */
-  handle(handler: Handler<Payload, Definitions, In>): RunnablePipeline {
-    checkFunction('handle', handler)
-    // The context and the payload get their types from the queue's definition, which validation has enforced.
-    const each = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
+  handle(handler: (message: unknown, context: unknown) => unknown): RunnablePipeline {
+    const each = { kind: 'each', handle: checkFunction('handle', handler) } as const
     return new RunnablePipeline(this.#plan, () => ({ handler: each }), this.#consumers)
   }
 
-  /**
-   * Handles whole batches; see {@link BatchHandler}.
-   *
-   * @throws SluiceError OPTION_INVALID
-   */
-  handleBatch(handler: BatchHandler<Payload, Definitions, In>): RunnablePipeline {
-    checkFunction('handleBatch', handler)
-    const batch = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
+  handleBatch(handler: (messages: unknown, context: unknown) => unknown): RunnablePipeline {
+    const batch = { kind: 'batch', handle: checkFunction('handleBatch', handler) } as const
     return new RunnablePipeline(this.#plan, () => ({ handler: batch }), this.#consumers)
   }
 }

@@ -9,6 +9,7 @@ import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
+import type { Share } from '../process/connection-plan.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { Meter, type QueueStatistics } from '../statistics/meter.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
@@ -41,6 +42,8 @@ export class RunningPipeline implements AsyncDisposable {
   readonly #plan: PipelinePlan
   readonly #consumers: Consumers
   readonly #demand: Promise<Demand>
+  /** Of the connections of the process. */
+  readonly #share: Share
   readonly #ended = Promise.withResolvers<void>()
   /** Aborts when the pipeline need not start any more. */
   readonly #leaving = new AbortController()
@@ -58,6 +61,7 @@ export class RunningPipeline implements AsyncDisposable {
     this.queue = queue
     this.#plan = plan
     this.#consumers = consumers
+    this.#share = consumers.join(plan)
     this.events = consumers.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     consumers.opened(this)
     this.ended = this.#ended.promise
@@ -68,6 +72,7 @@ export class RunningPipeline implements AsyncDisposable {
         if (this.#leaving.signal.aborted) return
         if (this.#paused) demand.pause()
         demand.setConcurrency(this.#concurrency)
+        this.#share.govern((batches) => demand.limit(batches))
         this.#started = demand
         demand.start()
         consumers.report({ kind: 'pipeline.started', queue, mode, concurrency: this.#concurrency, batchSize })
@@ -93,6 +98,7 @@ export class RunningPipeline implements AsyncDisposable {
   setConcurrency(concurrency: number): void {
     const most = MODES[this.#plan.mode].mostConcurrency
     this.#concurrency = integerWithin('setConcurrency', concurrency, 1, most)
+    this.#share.want(this.#concurrency)
     void this.#demand.then((demand) => demand.setConcurrency(this.#concurrency)).catch(() => undefined)
   }
 
@@ -211,6 +217,7 @@ export class RunningPipeline implements AsyncDisposable {
 
   #end(error: Error | undefined): void {
     this.#consumers.closed(this, error !== undefined)
+    this.#share.leave()
     const because = error ?? this.#stoppedBy
     const by = error === undefined && because !== undefined ? ({ by: 'onError' } as const) : {}
     this.#consumers.report({ kind: 'pipeline.stopped', queue: this.queue, ...(because && { error: because }), ...by })

@@ -1,7 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import { integer, integerWithin } from '../basics/options.ts'
-import type { LeasedPipelineOptions, PipelineOptions, PipelinePlan } from './options.ts'
+import type { Chosen, LeasedPipelineOptions, Mode, PipelineOptions, PipelinePlan } from './options.ts'
 import { MODES, resolvePipeline } from './resolve.ts'
 
 /** How `deliveries` consumes its queue. */
@@ -34,11 +34,15 @@ export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'co
   readonly demand: number
 }
 
+/** The options of any deliveries. */
+export type AnyDeliveriesOptions = DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions
+
+/** Those of deliveries with this `mode` and this `group`, as of a pipeline. */
+export type DeliveriesOptionsWith<In extends Mode | undefined, Group extends string | undefined> = Chosen<In, Group> &
+  (Group extends string ? GroupDeliveriesOptions : In extends 'leased' ? LeasedDeliveriesOptions : DeliveriesOptions)
+
 /** The plan for a demand: as many batches in flight as it has room for. @throws SluiceError OPTION_INVALID */
-export function resolveDeliveries(
-  queue: string,
-  options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
-): PipelinePlan {
+export function resolveDeliveries(queue: string, options: AnyDeliveriesOptions): PipelinePlan {
   const rules = MODES[options?.mode === 'leased' ? 'leased' : 'transactional']
   const known = ['demand', ...rules.options.filter((option) => !NOT_OF_DELIVERIES.includes(option))]
   checkKeys('deliveries', options, known, 'As in deliveries(queue, { demand: 8 })')

@@ -91,6 +91,32 @@ export interface LeasedPipelineOptions
   readonly timeout?: Duration | undefined
 }
 
+/** The options of any pipeline. */
+export type AnyPipelineOptions = PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions
+
+/**
+ * The options of a pipeline with this `mode` and this `group`. One signature takes all kinds, so a wrong option has one
+ * error.
+ */
+export type PipelineOptionsWith<In extends Mode | undefined, Group extends string | undefined> = Chosen<In, Group> &
+  (Group extends string ? GroupPipelineOptions : In extends 'leased' ? LeasedPipelineOptions : PipelineOptions)
+
+/** By what a call chooses its kind: the compiler infers the two from here. */
+export interface Chosen<In, Group> {
+  readonly mode?: In
+  readonly group?: Group
+}
+
+/** What a consumer with this `mode` and this `group` works for. */
+export type KindWith<In extends Mode | undefined, Group extends string | undefined> = Group extends string
+  ? 'group'
+  : In extends 'leased'
+    ? 'leased'
+    : 'transactional'
+
+/** So many handlers of a leased pipeline may have a transaction at a time: each takes a connection. */
+export const MOST_TRANSACTIONS = 10
+
 /** The options, complete and checked. */
 export type PipelinePlan = TransactionalPlan | LeasedPlan
 

@@ -6,6 +6,7 @@ import { MAX_ATTEMPTS, retryPolicy } from '../retry-policy.ts'
 import { checkGroupName, groupQueue } from '../streams.ts'
 import { resolveBacklog } from './backlog.ts'
 import type {
+  AnyPipelineOptions,
   GroupPipelineOptions,
   LeasedPipelineOptions,
   LeasedPlan,
@@ -62,10 +63,7 @@ export const MODES = {
 } as const
 
 /** @throws SluiceError OPTION_INVALID */
-export function resolvePipeline(
-  queue: string,
-  options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions,
-): PipelinePlan {
+export function resolvePipeline(queue: string, options: AnyPipelineOptions): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
   return options?.mode === 'leased' ? resolveLeased(what, queue, options) : resolveTransactional(what, queue, options)
 }
@@ -105,7 +103,7 @@ export function resolveTransactional(
 function resolveCommon(
   what: string,
   mode: Mode,
-  options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions,
+  options: AnyPipelineOptions,
 ): Omit<LeasedPlan, 'queue' | 'mode' | 'leaseMs'> {
   const rules = MODES[mode]
   const { timeout = rules.timeout, throttle } = options

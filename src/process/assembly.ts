@@ -8,6 +8,7 @@ import { Sends } from '../telemetry/sends.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import { Calls } from './calls.ts'
 import { ClaimCalls } from './claim-calls.ts'
+import { ConnectionPlan } from './connection-plan.ts'
 import { Consumers } from './consumers.ts'
 import { Enqueues, enqueueInHandler, producerContext } from './enqueues.ts'
 import { type Health, healthOf } from './health.ts'
@@ -34,10 +35,11 @@ export class Assembly {
     const meters = new Meters()
     const instruments: Instruments = { current: undefined }
     const sends = new Sends(meters, instruments)
-    this.shared = { config, alphabet: new Alphabet(), meters, instruments, sends, report }
+    const connections = new ConnectionPlan(config.maxConnections, report)
+    this.shared = { config, alphabet: new Alphabet(), connections, meters, instruments, sends, report }
     this.parts = new OnDemand(this.shared)
     this.enqueues = new Enqueues(producerContext(this.shared, this.parts), this.calls)
-    this.consumers = new Consumers(this.parts, report, events)
+    this.consumers = new Consumers(this.parts, connections, report, events)
     this.claims = new ClaimCalls(this.shared, this.parts, this.calls)
   }
 
@@ -59,6 +61,7 @@ export class Assembly {
 
   /** Drains for so long at most, lets calls that have begun end, and closes all connections, by force some seconds later. */
   async stop(drainForMs: number): Promise<void> {
+    this.shared.connections.end()
     const drainMs = Math.min(drainForMs, LONGEST_TIMER_MS - STOP_MS)
     const cut = Promise.withResolvers<void>()
     const limit = startTimer(() => {

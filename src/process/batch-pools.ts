@@ -1,10 +1,13 @@
 import pg from 'pg'
 import type { SluiceConfig } from '../config.ts'
+import type { Use } from '../connection/seats.ts'
 import type { Sockets } from '../connection/sockets.ts'
 import { Address } from '../session/address.ts'
 import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
+import type { Connections } from '../transaction/check-out.ts'
 import { inOnePacket, inOwnTransaction } from '../transaction/own-transaction.ts'
+import { CappedPool } from './capped-pool.ts'
 import type { Shared } from './shared.ts'
 
 /**
@@ -12,25 +15,70 @@ import type { Shared } from './shared.ts'
  * ten idle seconds.
  */
 export class BatchPools {
-  readonly pool: pg.Pool
-  /** Makes another pool of the same kind. */
-  readonly create: () => pg.Pool
+  readonly of: Readonly<Record<Use, Connections>>
+  readonly #pool: pg.Pool
+  readonly #create: () => pg.Pool
+  readonly #capped: CappedPool | undefined
 
-  constructor({ config, report }: Shared, sockets: Sockets) {
+  constructor({ config, connections, report }: Shared, sockets: Sockets) {
     // What has been learnt about prepared statements holds for the connections of all pools.
     const address = new Address(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
-    this.create = () => createBatchPool(config, sockets, address)
-    this.pool = this.create()
+    this.#create = () => createBatchPool(config, sockets, address)
+    const pool = this.#create()
+    this.#pool = pool
+    const { limited } = connections
+    this.#capped = limited && new CappedPool(pool, limited.max, limited.seats)
+    const connectionsFor = (use: Use): Connections => this.#capped?.connectionsFor(use) ?? pool
+    this.of = {
+      batches: connectionsFor('batches'),
+      transactions: connectionsFor('transactions'),
+      claims: connectionsFor('claims'),
+      settlements: connectionsFor('settlements'),
+      calls: connectionsFor('calls'),
+    }
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
   inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number, lockMs?: number): Promise<T> {
-    return inOwnTransaction(this.pool, work, answerMs, lockMs)
+    return inOwnTransaction(this.of.calls, work, answerMs, lockMs)
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
   inOnePacket<T>(send: (execute: Execute) => Promise<T>): Promise<T> {
-    return inOnePacket(this.pool, send)
+    return inOnePacket(this.of.calls, send)
+  }
+
+  /** Does work with new connections, one at a time. */
+  apart<T>(work: (connections: Connections) => Promise<T>): Promise<T> {
+    return this.besides(async () => {
+      const pool = this.#create()
+      try {
+        return await work(pool)
+      } finally {
+        const ended = pool.end()
+        // Where nothing counts connections, the goodbye need not be waited for.
+        if (this.#capped !== undefined) await ended
+      }
+    })
+  }
+
+  /** Does work that opens one connection of its own. */
+  async besides<T>(work: () => Promise<T>): Promise<T> {
+    const leave = await this.#capped?.forCall()
+    try {
+      return await work()
+    } finally {
+      leave?.()
+    }
+  }
+
+  /** Resolves when so many connections beside those of the pool may be opened, with what says that they are closed. */
+  async room(count: number): Promise<() => void> {
+    return (await this.#capped?.besides(count)) ?? (() => undefined)
+  }
+
+  async end(): Promise<void> {
+    await this.#pool.end()
   }
 }
 
@@ -46,7 +94,7 @@ function createBatchPool(config: SluiceConfig, sockets: Sockets, address: Addres
     ...sockets.of(config.connection),
     pipeline: true,
     connectionTimeoutMillis: config.connectTimeoutMs,
-    // The concurrency of the pipelines is the limit.
+    // The concurrency of the pipelines is the limit, or `maxConnections`.
     max: Number.MAX_SAFE_INTEGER,
     idleTimeoutMillis: 10_000,
     allowExitOnIdle: true,

@@ -4,7 +4,9 @@ import { within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'
+import type { PipelinePlan } from '../plan/options.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
+import type { ConnectionPlan, Share } from './connection-plan.ts'
 import type { ConsumersState } from './health.ts'
 import type { OnDemand } from './on-demand.ts'
 import type { Worker } from './worker.ts'
@@ -21,6 +23,7 @@ export class Consumers {
   readonly events: Observable<SluiceEvent>
   readonly report: Report
   readonly #parts: OnDemand
+  readonly #connections: ConnectionPlan
   readonly #pipelines = new Set<Drainable>()
   readonly #runs = new Set<Demand>()
   readonly #deliveries = new Set<Demand>()
@@ -31,8 +34,9 @@ export class Consumers {
   /** Nothing starts any more. */
   #stopping = false
 
-  constructor(parts: OnDemand, report: Report, events: Observable<SluiceEvent>) {
+  constructor(parts: OnDemand, connections: ConnectionPlan, report: Report, events: Observable<SluiceEvent>) {
     this.#parts = parts
+    this.#connections = connections
     this.report = report
     this.events = events
   }
@@ -60,6 +64,11 @@ export class Consumers {
     } finally {
       this.closed(drainable, false)
     }
+  }
+
+  /** A pipeline is to run: its share of the connections. @throws SluiceError OPTION_INVALID if there are too few */
+  join(plan: PipelinePlan): Share {
+    return this.#connections.join(plan)
   }
 
   /** From here until {@link closed} a stop drains the pipeline. */
@@ -108,20 +117,35 @@ export class Consumers {
    */
   async deliver(consumption: Consumption, signal: AbortSignal): Promise<Demand | undefined> {
     this.#requireGoing()
-    const demand = await this.demand(consumption, signal, this.#deliveries).catch(nothingIfStopped)
-    demand?.start()
-    return demand
+    const share = this.join(consumption.plan)
+    const leave = () => share.leave()
+    try {
+      const demand = await this.demand(consumption, signal, this.#deliveries)
+      void demand.ended.then(leave)
+      share.govern((batches) => demand.limit(batches))
+      demand.start()
+      return demand
+    } catch (error) {
+      leave()
+      return nothingIfStopped(error)
+    }
   }
 
   /** Connects if need be, and handles what is due. `demanded` is called with the demand before it runs. */
   async runOnce(consumption: Consumption, demanded: (demand: Demand) => void): Promise<void> {
     this.#requireGoing()
-    const current = await this.#parts.worker()
-    await current.visit(async (worker) => {
-      const demand = await this.#create(worker, consumption, this.#runs)
-      demanded(demand)
-      return demand.runOnce()
-    })
+    // It has one runner.
+    const share = this.join({ ...consumption.plan, concurrency: 1 })
+    try {
+      const current = await this.#parts.worker()
+      await current.visit(async (worker) => {
+        const demand = await this.#create(worker, consumption, this.#runs)
+        demanded(demand)
+        return demand.runOnce()
+      })
+    } finally {
+      share.leave()
+    }
   }
 
   /** Starts nothing any more. Drains pipelines and runs, and gives back unsettled deliveries. */

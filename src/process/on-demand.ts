@@ -4,6 +4,7 @@ import type { ClaimLines } from '../pull/claim-lines.ts'
 import type { Execute } from '../table/statement.ts'
 import type { InOnePacket, InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
+import { WAKE_UPS } from './connection-plan.ts'
 import type { CurrentWorker } from './current-worker.ts'
 import { NO_PULSE, type Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
@@ -26,7 +27,7 @@ export class OnDemand {
   })
   readonly #claimLines = new LoadedOnce<ClaimLines>(async () => {
     const module = await import('../pull/claim-lines.ts')
-    return new module.ClaimLines(this.#shared.config, this.#shared.report)
+    return new module.ClaimLines(this.#shared.config, this.#shared.report, () => this.#roomForLines())
   })
   #loaded: CurrentWorker | undefined
 
@@ -63,6 +64,12 @@ export class OnDemand {
     return pools.inOnePacket(send)
   }
 
+  /** Does work that opens one connection of its own. */
+  readonly besides = async <T>(work: () => Promise<T>): Promise<T> => {
+    const pools = await this.pools()
+    return pools.besides(work)
+  }
+
   /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */
   async inTransactionApart<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
     const module = await import('./batch-pools.ts')
@@ -71,8 +78,19 @@ export class OnDemand {
     try {
       return await pools.inOwnTransaction(work, answerMs)
     } finally {
-      await pools.pool.end()
+      await pools.end()
       await sockets.closed()
+    }
+  }
+
+  /** @throws SluiceError OPTION_INVALID if `maxConnections` leaves none */
+  async #roomForLines(): Promise<() => void> {
+    const { connections } = this.#shared
+    connections.fix(WAKE_UPS)
+    const leave = await (await this.pools()).room(WAKE_UPS)
+    return () => {
+      leave()
+      connections.free(WAKE_UPS)
     }
   }
 
@@ -89,7 +107,7 @@ export class OnDemand {
   /** Closes all connections. The pipelines must have ended. */
   async end(): Promise<void> {
     await (await this.#worker.had())?.stop()
-    await (await this.#pools.had())?.pool.end()
+    await (await this.#pools.had())?.end()
     await this.#sockets.closed()
   }
 

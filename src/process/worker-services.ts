@@ -7,6 +7,7 @@ import { Maintenance } from '../services/maintenance.ts'
 import { Reaper } from '../services/reaper.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { WakeUps } from '../wake-up/wake-ups.ts'
+import type { BatchPools } from './batch-pools.ts'
 import type { Shared } from './shared.ts'
 
 /** What a worker does in the background beside its pipelines. */
@@ -17,14 +18,15 @@ export class WorkerServices {
   readonly #activity: ActivityLog
   readonly #maintenance: Maintenance | undefined
 
-  constructor(shared: Shared, { control, sleepers }: WakeUps, inTransaction: InOwnTransaction, workerId: () => number) {
+  constructor(shared: Shared, { control, sleepers }: WakeUps, pools: BatchPools, workerId: () => number) {
+    const inTransaction: InOwnTransaction = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
     const { report } = shared
     const onReleased = (queue: string) => sleepers.notified(queue)
     this.reaper = new Reaper({ control, workerId, report })
     this.schedules = new DueSchedules({ control, inTransaction, report })
     this.holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
     this.#activity = new ActivityLog({ control, workerId, take: () => shared.meters.takeActivity(), report })
-    this.#maintenance = maintenanceOf(shared, control, inTransaction)
+    this.#maintenance = maintenanceOf(shared, control, inTransaction, pools)
     control.onDown(() => this.reaper.lost())
     control.onRestored(() => this.reaper.restored())
   }
@@ -50,6 +52,7 @@ function maintenanceOf(
   { config, alphabet, report }: Shared,
   control: Control,
   inTransaction: InOwnTransaction,
+  pools: BatchPools,
 ): Maintenance | undefined {
   const { name, maintenanceIntervalMs: intervalMs, directConnection, vouched, connectTimeoutMs } = config
   if (intervalMs === null) return undefined
@@ -58,7 +61,7 @@ function maintenanceOf(
     control,
     inTransaction,
     report,
-    inSession: (work, signal) => inKnownSession({ connection, vouched }, work, signal),
+    inSession: (work, signal) => pools.besides(() => inKnownSession({ connection, vouched }, work, signal)),
     by: () => alphabet.fit(name),
     intervalMs,
   })

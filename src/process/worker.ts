@@ -23,6 +23,7 @@ import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { BatchPools } from './batch-pools.ts'
+import { WAKE_UPS } from './connection-plan.ts'
 import { enqueueInHandler, producerContext } from './enqueues.ts'
 import type { Pulse } from './health.ts'
 import type { Shared } from './shared.ts'
@@ -35,6 +36,7 @@ import { WorkerServices } from './worker-services.ts'
  */
 export class Worker {
   readonly #shared: Shared
+  readonly #pools: BatchPools
   readonly #wakeUps: WakeUps
   readonly #settings = new Settings()
   readonly #cancellations: Cancellations
@@ -47,6 +49,8 @@ export class Worker {
   readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
   #started = false
+  /** Gives back the room for its control connection and its listener. */
+  #leave: (() => void) | undefined
 
   constructor(shared: Shared, pools: BatchPools) {
     const { config, report } = shared
@@ -57,12 +61,13 @@ export class Worker {
     control.onUp((execute) => this.#register(execute))
     this.#cancellations = new Cancellations(() => readCancelRequests(control.execute, this.#workerId()))
     control.onRestored(() => void this.#cancellations.look())
-    this.#services = new WorkerServices(shared, this.#wakeUps, inTransaction, this.#workerId)
+    this.#pools = pools
+    this.#services = new WorkerServices(shared, this.#wakeUps, pools, this.#workerId)
     const { reaper } = this.#services
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
-      pool: pools.pool,
-      createPool: pools.create,
+      connections: pools.of,
+      apart: (work) => pools.apart(work),
       connectTimeoutMs: config.connectTimeoutMs,
       alphabet: shared.alphabet,
       control,
@@ -160,14 +165,15 @@ export class Worker {
   }
 
   /** Handles one message that is not enqueued, as a leased pipeline does. The worker must have been started. */
-  deliver(consumption: Consumption<LeasedPlan>, row: InsertRow): Promise<Outcome> {
-    return deliverLeased(this.#runtime, consumption, row)
+  async deliver(consumption: Consumption<LeasedPlan>, row: InsertRow): Promise<Outcome> {
+    const share = this.#shared.connections.join(consumption.plan)
+    return deliverLeased(this.#runtime, consumption, row).finally(() => share.leave())
   }
 
   /** Deletes the worker from `sluice.worker` and closes what it opened. The pipelines must have ended. */
   async stop(): Promise<void> {
     this.#patience.stop()
-    if (this.#starting === undefined) return
+    if (this.#starting === undefined) return this.#leave?.()
     const started = await this.#starting.then(
       () => true,
       () => false,
@@ -176,6 +182,7 @@ export class Worker {
     await this.#wakeUps.stop()
     await this.#runtime.inHand.stop()
     await this.#signOff()
+    this.#leave?.()
     this.#starting = undefined
     if (started) this.#reportAs('worker.stopped')
   }
@@ -188,9 +195,13 @@ export class Worker {
   }
 
   async #start(): Promise<void> {
+    const { connections } = this.#shared
+    connections.work()
+    this.#leave ??= await this.#pools.room(WAKE_UPS)
     await this.#wakeUps.start()
     this.#started = true
     this.#services.start()
+    connections.announce()
     this.#reportAs('worker.started')
   }
 

@@ -4,6 +4,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { Sleepers } from '../wake-up/sleepers.ts'
 import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { Claim } from './claim.ts'
 import { ClaimLine, type Take } from './claim-line.ts'
@@ -17,13 +18,16 @@ export class ClaimLines {
   readonly #report: Report
   readonly #lines = new Map<string, ClaimLine>()
   readonly #stopping = new AbortController()
-  #wakeUps: Promise<WakeUps> | undefined
+  /** Resolves when their connections may be opened, with what says that they are closed. */
+  readonly #room: () => Promise<() => void>
+  #wakeUps: Promise<OpenWakeUps> | undefined
   #guests = 0
   #leaving: NodeJS.Timeout | undefined
 
-  constructor(config: SluiceConfig, report: Report) {
+  constructor(config: SluiceConfig, report: Report, room: () => Promise<() => void>) {
     this.#config = config
     this.#report = report
+    this.#room = room
   }
 
   /**
@@ -59,10 +63,10 @@ export class ClaimLines {
   async #waitInLine(queue: string, take: Take, signal: AbortSignal): Promise<Claim | undefined> {
     const wakeUps = await untilAborted(this.#open(), signal)
     if (wakeUps === undefined) return undefined
-    return this.#lineOf(queue, wakeUps).wait(take, signal)
+    return this.#lineOf(queue, wakeUps.sleepers).wait(take, signal)
   }
 
-  #lineOf(queue: string, { sleepers }: WakeUps): ClaimLine {
+  #lineOf(queue: string, sleepers: Sleepers): ClaimLine {
     const known = this.#lines.get(queue)
     if (known !== undefined) return known
     const line = new ClaimLine(queue, sleepers, () => {
@@ -78,9 +82,9 @@ export class ClaimLines {
     if (this.#stopping.signal.aborted) throw stopped('sluice')
   }
 
-  #open(): Promise<WakeUps> {
+  #open(): Promise<OpenWakeUps> {
     if (this.#wakeUps !== undefined) return this.#wakeUps
-    const opening = openWakeUps(this.#config, this.#report)
+    const opening = openWakeUps(this.#config, this.#report, this.#room)
     this.#wakeUps = opening
     opening.catch(() => {
       // The claims that waited may have ended, and later ones have opened again: those connections stay.
@@ -103,16 +107,27 @@ export class ClaimLines {
 /** Long enough for the next claim of a loop, and short for a process that is about to end. */
 const LINGER_MS = 500
 
+interface OpenWakeUps {
+  readonly sleepers: Sleepers
+  close(): Promise<void>
+}
+
 /** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout */
-async function openWakeUps(config: SluiceConfig, report: Report): Promise<WakeUps> {
+async function openWakeUps(
+  config: SluiceConfig,
+  report: Report,
+  room: () => Promise<() => void>,
+): Promise<OpenWakeUps> {
+  const leave = await room()
   // Others recognise by it which process has lowered a flag. The numbers of workers are lower.
   const id = randomInt(2 ** 31, 2 ** 47)
   const wakeUps = new WakeUps({ config, report, workerId: () => id, registered: false })
+  const close = () => wakeUps.close().finally(leave)
   try {
     await wakeUps.start()
-    return wakeUps
+    return { sleepers: wakeUps.sleepers, close }
   } catch (error) {
-    await wakeUps.close()
+    await close()
     throw error
   }
 }

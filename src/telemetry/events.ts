@@ -26,6 +26,25 @@ export type SluiceEvent =
    * which takes more time. `control`: only the poll wakes, and crashes are not counted. Each is reported once.
    */
   | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
+  /**
+   * How the connections of this process are shared, where `maxConnections` limits them: before its first pipeline
+   * starts, and after each change. `batches`: how many each pipeline has, at most its `concurrency`; 0 in leased mode,
+   * where all pipelines share those of `leased`. `calls`: enqueues in `ownTransaction`, operations and the like. `control`:
+   * for control and listening.
+   */
+  | {
+      readonly kind: 'connections.planned'
+      readonly max: number
+      readonly pipelines: readonly {
+        readonly queue: string
+        readonly mode: 'transactional' | 'leased'
+        readonly concurrency: number
+        readonly batches: number
+      }[]
+      readonly leased: number
+      readonly calls: number
+      readonly control: number
+    }
   /** A pipeline of this process has begun to consume, with these options. */
   | {
       readonly kind: 'pipeline.started'

@@ -92,11 +92,11 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'worker.crashed':
       return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
     case 'connection.failed':
-      return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'connection.lost':
-      return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
     case 'connection.restored':
-      return ['info', `the ${event.role} connection is restored`]
+    case 'connection.pooled':
+    case 'connections.planned':
+      return lineOfConnection(event)
     case 'listener.unavailable':
       return ['warn', `notifications do not arrive, the poll continues: ${reasonOf(event.error)}`]
     case 'migration.delayed': {
@@ -115,6 +115,35 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     default:
       return lineOfOther(event)
   }
+}
+
+type OfConnection =
+  | 'connection.failed'
+  | 'connection.lost'
+  | 'connection.restored'
+  | 'connection.pooled'
+  | 'connections.planned'
+
+function lineOfConnection(event: Extract<SluiceEvent, { kind: OfConnection }>): ReturnType<typeof lineOf> {
+  if (event.kind === 'connections.planned') return ['info', planText(event)]
+  if (event.kind === 'connection.pooled') return ['warn', event.reason]
+  if (event.kind === 'connection.restored') return ['info', `the ${event.role} connection is restored`]
+  if (event.kind === 'connection.lost')
+    return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
+  return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+}
+
+/** '12 connections at most: 4 batches of emails, 3 of 8 batches of orders, 3 for calls, 2 for control and listening' */
+function planText(event: Extract<SluiceEvent, { kind: 'connections.planned' }>): string {
+  const batches = event.pipelines
+    .filter(({ mode }) => mode === 'transactional')
+    .map(({ queue, batches: has, concurrency }) => {
+      const all = concurrency === 1 ? 'batch' : 'batches'
+      return has < concurrency ? `${has} of ${concurrency} ${all} of ${queue}` : `${has} ${all} of ${queue}`
+    })
+  const leased = event.leased === 0 ? [] : [`${event.leased} for leased mode`]
+  const rest = [`${event.calls} for calls`, `${event.control} for control and listening`]
+  return `${event.max} connections at most: ${[...batches, ...leased, ...rest].join(', ')}`
 }
 
 /** A retry that a handler asked for has no cause. */
@@ -149,7 +178,6 @@ type OtherKind =
   | 'onError.failed'
   | 'pipeline.started'
   | 'pipeline.stopped'
-  | 'connection.pooled'
   | 'group.lostEvents'
   | 'maintenance.failed'
   | 'activity.failed'
@@ -213,7 +241,6 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
       'warn',
       `OpenTelemetry failed, which disturbs no message; further failures are not shown: ${reasonOf(event.error)}`,
     ]
-  if (event.kind === 'connection.pooled') return ['warn', event.reason]
   if (event.kind === 'group.lostEvents') return ['error', reasonOf(event.error)]
   if (event.kind === 'maintenance.failed')
     return ['warn', `the maintenance of ${event.task} failed: ${reasonOf(event.error)}`]

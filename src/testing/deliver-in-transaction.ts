@@ -22,8 +22,8 @@ export async function deliverInTransaction(
   for (const [at, message] of messages.entries()) {
     message.accept(await validatePayload(definition, message.payload, `messages[${at}].payload`))
   }
-  const { pool } = await pools()
-  const connection = await BatchConnection.acquire(pool)
+  const { of } = await pools()
+  const connection = await BatchConnection.acquire(of.calls)
   try {
     connection.begin()
     const outcomes: Outcome[] = []

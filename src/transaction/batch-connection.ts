@@ -10,7 +10,7 @@ import { Session } from '../session/session.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
 import { readDeferrable } from '../table/session/constraints.ts'
 import type { Execute } from '../table/statement.ts'
-import { checkOut } from './check-out.ts'
+import { type Connections, checkOut } from './check-out.ts'
 import { commitFailed, sendCommit } from './commit-answer.ts'
 import { Outgoing } from './outgoing.ts'
 import { limitSettings, settings, type TransactionLimit } from './transaction-settings.ts'
@@ -49,7 +49,7 @@ export class BatchConnection {
   }
 
   /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
-  static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
+  static async acquire(pool: Connections, signal?: AbortSignal): Promise<BatchConnection> {
     return new BatchConnection(await checkOut(pool, signal))
   }
 

@@ -1,6 +1,13 @@
 import type pg from 'pg'
+import { startTimer } from '../basics/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError, stopped } from '../errors.ts'
+
+/** Where connections come from: a pool, or one whose connections have to be waited for. */
+export interface Connections extends Pick<pg.Pool, 'connect' | 'ending'> {
+  /** Resolves when one may be used, with what says that it is used no more. @throws SluiceError STOPPED */
+  readonly seat?: (signal?: AbortSignal) => Promise<() => void>
+}
 
 /**
  * A connection of the pool.
@@ -8,9 +15,9 @@ import { SluiceError, stopped } from '../errors.ts'
  * @param signal gives up waiting; a connection that comes later is closed.
  * @throws SluiceError UNREACHABLE, STOPPED
  */
-export async function checkOut(pool: pg.Pool, signal?: AbortSignal): Promise<pg.PoolClient> {
+export async function checkOut(pool: Connections, signal?: AbortSignal): Promise<pg.PoolClient> {
   if (signal?.aborted) throw stopped('pipeline')
-  const connecting = connect(pool)
+  const connecting = connect(pool, signal)
   const givenUp = Promise.withResolvers<never>()
   const giveUp = () => {
     connecting.then((client) => client.release(true)).catch(() => undefined)
@@ -30,7 +37,42 @@ export async function checkOut(pool: pg.Pool, signal?: AbortSignal): Promise<pg.
 }
 
 /** The driver throws at once if it cannot read its configuration. */
-async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+async function connect(pool: Connections, signal: AbortSignal | undefined): Promise<pg.PoolClient> {
   if (pool.ending) throw stopped('sluice')
-  return pool.connect()
+  if (pool.seat === undefined) return pool.connect()
+  const leave = await pool.seat(signal)
+  try {
+    if (pool.ending) throw stopped('sluice')
+    return leaving(await pool.connect(), leave)
+  } catch (error) {
+    leave()
+    throw error
+  }
 }
+
+/** The pool gives a client another `release` each time. */
+function leaving(client: pg.PoolClient, leave: () => void): pg.PoolClient {
+  const release = client.release
+  client.release = (destroy) => {
+    release.call(client, destroy)
+    if (destroy) whenClosed(client, leave)
+    else leave()
+  }
+  return client
+}
+
+/** Until the server has closed its end, the connection counts there. One that does not answer is cut. */
+function whenClosed(client: pg.PoolClient, leave: () => void): void {
+  const { stream } = client.connection
+  if (stream.destroyed) {
+    leave()
+    return
+  }
+  const late = startTimer(() => stream.destroy(), FAREWELL_MS)
+  stream.once('close', () => {
+    clearTimeout(late)
+    leave()
+  })
+}
+
+const FAREWELL_MS = 1_000

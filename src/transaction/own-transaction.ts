@@ -1,4 +1,3 @@
-import type pg from 'pg'
 import { hasSqlState } from '../basics/sql-state.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
@@ -6,6 +5,7 @@ import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { allAnswered } from './all-answered.ts'
 import { BatchConnection } from './batch-connection.ts'
+import type { Connections } from './check-out.ts'
 
 /**
  * Runs statements in a transaction of Sluice's own and commits it. Nothing else limits its time, so each answer has a
@@ -16,7 +16,7 @@ import { BatchConnection } from './batch-connection.ts'
  * @throws SluiceError UNREACHABLE, COMMIT_FAILED
  */
 export function inOwnTransaction<T>(
-  pool: pg.Pool,
+  pool: Connections,
   work: (execute: Execute) => Promise<T>,
   answerMs = ANSWER_MS,
   lockMs = Math.ceil(answerMs / 2),
@@ -44,7 +44,7 @@ export type InOwnTransaction = <T>(
  * @throws SluiceError UNREACHABLE, COMMIT_FAILED
  */
 export function inOnePacket<T>(
-  pool: pg.Pool,
+  pool: Connections,
   send: (execute: Execute) => Promise<T>,
   answerMs = ANSWER_MS,
 ): Promise<T> {
@@ -63,7 +63,7 @@ export function inOnePacket<T>(
 export type InOnePacket = <T>(send: (execute: Execute) => Promise<T>) => Promise<T>
 
 async function onConnection<T>(
-  pool: pg.Pool,
+  pool: Connections,
   answerMs: number,
   use: (connection: BatchConnection, execute: Execute) => Promise<T>,
 ): Promise<T> {

@@ -29,6 +29,8 @@ export interface SleepersOptions {
   readonly hasNews?: () => boolean
   /** Batches go to the server without a pooler, so that it has as many connections as they need. @default false */
   readonly direct?: boolean
+  /** The process has no more connections than this. @default as many as its waiters may use */
+  readonly maxConnections?: number | undefined
   readonly random?: () => number
   /** A poll has found when the next schedule is due. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
@@ -75,10 +77,11 @@ export class Sleepers {
     return [...this.#queues.keys()].filter((name) => !isStream(name))
   }
 
-  /** How many connections its waiters may use at a time. */
+  /** How many connections the process may use at a time for its waiters and for itself. */
   get #connections(): number {
     const waiters = [...this.#queues.values()].flatMap((queue) => [...queue.waiters])
-    return waiters.reduce((sum, { connections = 0 }) => sum + connections, 0)
+    const wanted = waiters.reduce((sum, { connections = 0 }) => sum + connections, OWN_CONNECTIONS)
+    return Math.min(wanted, this.#options.maxConnections ?? wanted)
   }
 
   /** How long ago a poll was answered last; null: none was yet. */
@@ -269,7 +272,7 @@ export class Sleepers {
         consumed,
         statistics: done,
         listening: this.#options.listening(),
-        connections: this.#options.direct === true ? this.#connections + OWN_CONNECTIONS : null,
+        connections: this.#options.direct === true ? this.#connections : null,
         version: settings?.version,
         dead: reaper !== undefined,
       })

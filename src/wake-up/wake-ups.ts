@@ -6,9 +6,12 @@ import { Sleepers, type SleepersOptions } from './sleepers.ts'
 import { Watcher, type WatcherOptions } from './watcher.ts'
 
 export interface WakeUpsOptions
-  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening' | 'direct'>,
+  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening' | 'direct' | 'maxConnections'>,
     Pick<WatcherOptions, 'onCancelled' | 'onHolds'> {
-  readonly config: Pick<SluiceConfig, 'directConnection' | 'vouched' | 'connectTimeoutMs' | 'pollIntervalMs'>
+  readonly config: Pick<
+    SluiceConfig,
+    'directConnection' | 'vouched' | 'connectTimeoutMs' | 'maxConnections' | 'pollIntervalMs'
+  >
   readonly report: Report
   /** The listener hears (again). */
   readonly onListening?: () => void
@@ -21,10 +24,10 @@ export class WakeUps {
   readonly #watcher: Watcher
 
   constructor({ config, report, onCancelled, onHolds, onListening, ...options }: WakeUpsOptions) {
-    const { directConnection: connection, vouched, connectTimeoutMs, pollIntervalMs } = config
+    const { directConnection: connection, vouched, connectTimeoutMs, maxConnections, pollIntervalMs } = config
     const control = new Control({ connection, connectTimeoutMs, report, vouched })
     const listening = () => this.listening
-    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening, direct: !vouched })
+    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening, direct: !vouched, maxConnections })
     this.control = control
     this.sleepers = sleepers
     this.#watcher = new Watcher({

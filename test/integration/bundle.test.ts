@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -51,6 +51,51 @@ async function main() {
 main()
 `
 
+/** Uses the RxJS and the Kysely that the application has on what is made by those in the package. */
+const WITH_OWN_PACKAGES = `
+import { sql } from 'kysely'
+import { concatMap, filter, firstValueFrom, from, isObservable, lastValueFrom, merge, take, toArray } from 'rxjs'
+import { createSluice } from 'sluice'
+
+const sluice = createSluice({ connection: process.env.DATABASE_URL, log: false })
+await sluice.migrate()
+await sluice.enqueueMany(sluice.ownTransaction, 'own', [{ payload: 1 }, { payload: 2 }])
+const committed = firstValueFrom(from(sluice.events).pipe(filter(({ kind }) => kind === 'batch.committed')))
+const payloads = []
+const pipeline = sluice.pipeline('own').handle(async ({ payload }, { tx }) => {
+  const { rows } = await sql\`SELECT \${payload}::integer + 1 AS next\`.execute(tx.kysely())
+  const { total } = await tx.kysely().selectNoFrom(sql\`10\`.as('total')).executeTakeFirst()
+  payloads.push(rows[0].next, total)
+})
+await pipeline.runOnce()
+const { kind } = await committed
+await sluice.enqueueMany(sluice.ownTransaction, 'own', [{ payload: 3 }, { payload: 4 }])
+const deliveries = merge(sluice.deliveries('own', { demand: 2 })).pipe(
+  take(2), concatMap(async (delivery) => { await delivery.ack(); return delivery.message.payload }), toArray())
+const delivered = await lastValueFrom(deliveries)
+console.log(JSON.stringify({ payloads, kind, delivered, isObservable: isObservable(sluice.events) }))
+await sluice.stop()
+`
+
+/** Prints the packages that are loaded when the first message is handled. */
+const LOADS = `
+import { registerHooks } from 'node:module'
+const loaded = new Set()
+registerHooks({ load(url, context, nextLoad) {
+  const [, name] = /.*node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url) ?? []
+  if (name !== undefined) loaded.add(name)
+  return nextLoad(url, context)
+} })
+const { createSluice } = await import('sluice')
+const sluice = createSluice({ connection: process.env.DATABASE_URL, log: false })
+await sluice.enqueue(sluice.ownTransaction, 'first', 1)
+const handled = Promise.withResolvers()
+sluice.pipeline('first').handle(async () => handled.resolve()).start()
+await handled.promise
+console.log([...loaded].sort().join(' '))
+await sluice.stop()
+`
+
 /** What every ES module bundle needs whose packages, pg among them, call \`require\` for Node's modules. */
 const REQUIRE = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
@@ -60,13 +105,36 @@ const FORMATS: readonly (readonly [string, BuildOptions])[] = [
   ['a minified CommonJS module', { format: 'cjs', outExtension: { '.js': '.cjs' }, minify: true }],
 ]
 
-describe('an application that esbuild has bundled into one file, without externals', () => {
-  let built: BuiltPackage | undefined
-  beforeAll(async () => {
-    built = await buildPackage()
-  })
-  afterAll(() => built?.remove())
+let built: BuiltPackage | undefined
+beforeAll(async () => {
+  built = await buildPackage()
+})
+afterAll(() => built?.remove())
 
+test('the package works with the RxJS and the Kysely of the application', async ({ database }) => {
+  const file = join(built?.folder ?? '', 'application.mjs')
+  writeFileSync(file, WITH_OWN_PACKAGES)
+  const env = { PATH: process.env.PATH, DATABASE_URL: database.url }
+  const { stdout } = await promisify(execFile)(process.execPath, [file], { env, timeout: 90_000 })
+  expect(JSON.parse(stdout)).toEqual({
+    payloads: [2, 10, 3, 10],
+    kind: 'batch.committed',
+    delivered: [3, 4],
+    isObservable: true,
+  })
+})
+
+test('the package has neither RxJS nor Kysely to find before its first message', async ({ database }) => {
+  const file = join(built?.folder ?? '', 'loads.mjs')
+  writeFileSync(file, LOADS)
+  const env = { PATH: process.env.PATH, DATABASE_URL: database.url }
+  const { stdout } = await promisify(execFile)(process.execPath, [file], { env, timeout: 90_000 })
+  const loaded = stdout.trim().split(' ')
+  expect(loaded).toContain('pg')
+  expect(loaded.filter((name) => ['kysely', 'rxjs', 'tslib'].includes(name))).toEqual([])
+})
+
+describe('an application that esbuild has bundled into one file, without externals', () => {
   test.for(FORMATS)('migrates, enqueues and handles as %s in an empty folder', async ([, options]) => {
     await using database = await createTestDatabase({ migrated: false })
     const folder = mkdtempSync(join(tmpdir(), 'sluice-bundle-'))

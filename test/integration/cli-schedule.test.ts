@@ -42,6 +42,11 @@ describe('sluice schedule', () => {
       stderr: expect.stringContaining('must not overlap'),
     })
     expect((await run('pause', 'nightly', '--reason', 'maintenance')).stdout).toBe('Paused.\n')
+    expect(await run('next', 'nightly', '-n', '1')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/ 03:00:00 Asia\/Tokyo {2}in /),
+      stderr: expect.stringContaining('It is paused'),
+    })
     expect((await run('list')).stdout).toMatch(/^nightly +\S+ +0 3 \* \* \* Asia\/Tokyo +paused +1 +0$/m)
     const shown: unknown = JSON.parse((await run('get', 'nightly')).stdout)
     expect(shown).toMatchObject({ payload: { n: 1 }, overlap: false, paused: { reason: 'maintenance', by: whoever() } })

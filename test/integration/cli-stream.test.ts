@@ -66,6 +66,31 @@ describe('sluice stream and group', () => {
     expect(await runCli(['group', 'delete', queue, 'g', '--yes'], env)).toMatchObject({ code: 1 })
   })
 
+  test('exit with 2 for a name that no stream can have, and with 1 for a stream that does not exist', async ({
+    database,
+    queue,
+  }) => {
+    const codeOf = async (...args: string[]) => (await runCli(args, { DATABASE_URL: database.url })).code
+    for (const [name, code] of [
+      ['no stream', 2],
+      [`${queue}.missing`, 1],
+    ] as const) {
+      expect(await codeOf('stream', 'read', name)).toBe(code)
+      expect(await codeOf('stream', 'trim', name, '--before', '1')).toBe(code)
+      expect(await codeOf('group', 'seek', name, 'billing', '--to', 'end', '--yes')).toBe(code)
+    }
+  })
+
+  test('take the limits of a stream away', async ({ database, sluice, queue }) => {
+    const run = async (...args: string[]) =>
+      expect(await runCli(['stream', 'set', queue, ...args], { DATABASE_URL: database.url })).toMatchObject({ code: 0 })
+    const limits = async () => (await sluice.streams.list()).filter(({ stream }) => stream === queue)
+    await run('--retain', '30d', '--retain-bytes', '5000000')
+    expect(await limits()).toMatchObject([{ retainMs: 30 * 86_400_000, retainBytes: 5_000_000 }])
+    await run('--retain', 'none', '--retain-bytes', 'none')
+    expect(await limits()).toMatchObject([{ retainMs: null, retainBytes: null }])
+  })
+
   test('propose the stream and the group that may have been meant', async ({ database, sluice, queue }) => {
     const run = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
     await sluice.streams.set(queue)

@@ -143,7 +143,7 @@ test('a write that is cut while it waits for its connection sends nothing', asyn
   const version = await serverVersionOf(database)
   const writer = new LeaseWriter(
     {
-      pool,
+      connections: { batches: pool, transactions: pool, claims: pool, settlements: pool, calls: pool },
       serverVersion: () => version,
       settings: new Settings(),
       historyBy: () => undefined,

@@ -251,7 +251,7 @@ describe('a leased pipeline', () => {
     expect(pipeline({ ordered: true })).toThrow(/orderingKey/)
     expect(pipeline({ lease: '10ms' })).toThrow(/lease: expected/)
     expect(pipeline({ concurrency: 20_000 })).toThrow(/concurrency: expected/)
-    expect(() => sluice.pipeline(queue, { mode: 'other' as never })).toThrow(/'transactional' or 'leased'/)
+    expect(() => sluice.pipeline(queue, { mode: 'other' as 'leased' })).toThrow(/'transactional' or 'leased'/)
   })
 
   test('a stop gives back what is in hand, with its place', async ({ sluice, queue, database }) => {

@@ -17,7 +17,11 @@ test('connections of claims that wait are closed, also if earlier ones fail behi
     return connection === first ? 'swallow' : true
   }
   const config = resolveConfig({ connection: proxy.url, connectTimeout: '1m' })
-  const waiting = new ClaimLines(config, () => undefined)
+  const waiting = new ClaimLines(
+    config,
+    () => undefined,
+    async () => () => undefined,
+  )
 
   // The first connection gets no answer. Half a second after everybody has left, the next to come opens another.
   const opened = new Error('the second one is open')

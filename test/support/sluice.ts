@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
+import type { EnqueueOptions } from '../../src/message-options.ts'
 import type { QueueDefinitions } from '../../src/queues.ts'
 import { createSluice, type Sluice } from '../../src/sluice.ts'
 import type { StreamDefinitions } from '../../src/streams.ts'
@@ -41,7 +42,7 @@ export function put(
   sluice: Sluice,
   queue: string,
   payloads: readonly unknown[],
-  options: Omit<Parameters<Sluice['enqueueMany']>[2][number], 'payload'> = {},
+  options: EnqueueOptions = {},
 ): Promise<string[]> {
   return sluice.enqueueMany(
     sluice.ownTransaction,

@@ -185,13 +185,11 @@ describe('enqueue with a dedupe key', () => {
     })
   })
 
-  test('has a last signature that takes both, because the compiler explains wrong options by that one', () => {
-    type Both = EnqueueOptions | DedupedOptions | undefined
-    expectTypeOf(sluice.enqueue<'mails'>)
-      .parameter(3)
-      .toEqualTypeOf<Both>()
+  test('returns an id or an outcome, where only the call knows whether there is a key', () => {
     const either = (options: EnqueueOptions | DedupedOptions) => sluice.enqueue(tx, 'mails', mail, options)
     expectTypeOf(either).returns.resolves.toEqualTypeOf<string | EnqueueResult>()
+    const without = (options?: EnqueueOptions) => sluice.enqueue(tx, 'mails', mail, options)
+    expectTypeOf(without).returns.resolves.toEqualTypeOf<string>()
   })
 
   test('takes keys with the policies that there are, in all messages or in none', () => {

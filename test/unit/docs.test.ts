@@ -87,7 +87,9 @@ describe('the documentation', () => {
     const index = read(join(ROOT, 'docs/README.md'))
     const linked = [...index.matchAll(/\]\(([^)#]+)/g)].map(([, file = '']) => join('docs', file))
     const shelved = PAGES.map(({ path }) => path).filter((path) => SHELVES.includes(dirname(path)))
-    expect(shelved.filter((path) => !linked.includes(path))).toEqual([])
+    // The package is without it.
+    const left = ['docs/internals/changes-before-0.1.0.md']
+    expect(shelved.filter((path) => !linked.includes(path))).toEqual(left)
     const questions =
       index
         .split('\n## How do I')[1]

@@ -22,8 +22,18 @@ describe('UNREACHABLE', () => {
     ],
     [
       'a role without room',
-      databaseError('53300', 'too many connections for role "app"'),
-      'too many connections for role "app". Raise max_connections on the server or, if the error names a role',
+      databaseError('53300', 'too many connections for role "app"', 'InitializeSessionUserId'),
+      'too many connections for role "app". Raise the limit of the role, as in `ALTER ROLE "app" CONNECTION LIMIT 100`',
+    ],
+    [
+      'a role without room, in another language',
+      databaseError('53300', 'zu viele Verbindungen für Rolle »app«', 'InitializeSessionUserId'),
+      'zu viele Verbindungen für Rolle »app«. Raise the limit of the role, as in `ALTER ROLE "app" CONNECTION LIMIT 100`',
+    ],
+    [
+      'a database without room',
+      databaseError('53300', 'too many connections for database "app"', 'CheckMyDatabase'),
+      'too many connections for database "app". Raise the limit of the database, as in `ALTER DATABASE "app" CONNECTION',
     ],
     [
       'nobody at the port',
@@ -62,8 +72,8 @@ describe('UNREACHABLE', () => {
   })
 })
 
-function databaseError(code: string, message: string): pg.DatabaseError {
-  return Object.assign(new pg.DatabaseError(message, message.length, 'error'), { code })
+function databaseError(code: string, message: string, routine?: string): pg.DatabaseError {
+  return Object.assign(new pg.DatabaseError(message, message.length, 'error'), { code, routine })
 }
 
 function systemError(code: string, message: string): Error {

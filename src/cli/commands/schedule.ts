@@ -166,11 +166,15 @@ function addNext(schedule: Command): void {
     .option('--json', 'print a JSON array')
     .addHelpText('after', exampleOf('next nightly --count 10'))
     .action(async (name: string, { count, json }: { count: number } & JsonOptions, command: Command) => {
-      const { dates, zone, now } = await onSchedule(command, name, async (operate) => {
+      const { dates, zone, now, isPaused } = await onSchedule(command, name, async (operate) => {
         const found = await operate.schedules.get(name)
-        return found && { dates: await operate.schedules.next(name, count), zone: found.zone, now: await operate.now() }
+        if (found === undefined) return undefined
+        const occurrences = await operate.schedules.next(name, count)
+        return { dates: occurrences, zone: found.zone, now: await operate.now(), isPaused: found.paused !== null }
       })
+      if (isPaused) note('It is paused: nothing is enqueued at these times before it is resumed.')
       if (json) return printJson(dates)
+      if (dates.length === 0) return note('There is no further occurrence.')
       const lines = dates.map((date) => `${date.toISOString()}  ${local(date, zone)}  ${formatDue(+date - +now)}`)
       print(printable(lines.join('\n')))
     })

@@ -35,8 +35,8 @@ function addList(stream: Command): void {
 
 interface StreamSetFlags {
   readonly partitions?: number
-  readonly retain?: number
-  readonly retainBytes?: number
+  readonly retain?: number | 'none'
+  readonly retainBytes?: number | 'none'
   readonly segment?: number
   readonly keepUnread?: true
   readonly dropUnread?: true
@@ -53,23 +53,41 @@ function addSet(stream: Command): void {
       'how many partitions to divide ordering keys among; fixed once the stream has events',
       parse.countTo(64),
     )
-    .option('--retain <duration>', 'how long events are kept', parse.durationMs)
+    .option('--retain <duration>', 'how long events are kept, or none: for ever', orNone(parse.durationMs))
     .option(
       '--retain-bytes <n>',
-      'how many bytes the stream may take before its oldest events are dropped',
-      parse.countTo(Number.MAX_SAFE_INTEGER),
+      'how many bytes the stream may take before its oldest events are dropped, or none: any number',
+      orNone(parse.countTo(Number.MAX_SAFE_INTEGER)),
     )
     .option('--segment <duration>', 'how long a segment is open; events are dropped by segment', parse.durationMs)
     .option('--keep-unread', 'keep events until every group has read them (the default of a new stream)')
     .option('--drop-unread', 'drop old events even if a group has not read them')
-    .addHelpText('after', '\nExamples:\n  $ sluice stream set orders --retain 30d')
-    .action(async (name: string, { keepUnread, dropUnread, ...settings }: StreamSetFlags, command: Command) => {
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ sluice stream set orders --retain 30d\n  $ sluice stream set orders --retain none',
+    )
+    .action(async (name: string, { keepUnread, dropUnread, ...flags }: StreamSetFlags, command: Command) => {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
-      const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
-      const there = Object.keys(settings).length > 0 || keep !== undefined ? ', and has these settings now' : ''
+      const settings = {
+        ...flags,
+        retain: limitOf(flags.retain),
+        retainBytes: limitOf(flags.retainBytes),
+        keepUnread: keep,
+      }
+      const made = await operating(command, (operate) => operate.streams.set(name, settings))
+      const there = Object.keys(flags).length > 0 || keep !== undefined ? ', and has these settings now' : ''
       print(made ? 'Made.' : `It already existed${there}.`)
     })
+}
+
+/** `none` takes a limit away. Commander would make an empty text of null. */
+function orNone(parseLimit: (text: string) => number): (text: string) => number | 'none' {
+  return (text) => (text === 'none' ? text : parseLimit(text))
+}
+
+function limitOf(limit: number | 'none' | undefined): number | null | undefined {
+  return limit === 'none' ? null : limit
 }
 
 interface ReadFlags extends JsonOptions {

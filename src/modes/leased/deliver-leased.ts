@@ -80,11 +80,11 @@ async function handle(
 }
 
 async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan, row: InsertRow) {
-  const { inHand, pool, serverVersion } = runtime
+  const { inHand, connections, serverVersion } = runtime
   const batchId = inHand.reserve()
   const lease = leaseOf(inHand.workerId, batchId)
   const sentAtMs = performance.now()
-  const claimed = await inOwnTransaction(pool, async (execute) => {
+  const claimed = await inOwnTransaction(connections.calls, async (execute) => {
     const id = await insertMessage(execute, queue, row)
     return claimLocked(execute, queue, [id], { lease, ms, serverVersion: serverVersion() })
   })

@@ -165,7 +165,7 @@ export class LeasedAttempt implements Attempt {
       // While it runs, its lease is not renewed: its own lock keeps the row, and a renewal would wait for that.
       if (this.#open && this.#leftMs < LONGEST_MS) await this.#options.renew(this.#messages)
       this.#assertInHand()
-      const connection = await BatchConnection.acquire(this.#options.runtime.pool)
+      const connection = await BatchConnection.acquire(this.#options.runtime.connections.transactions)
       try {
         return await this.#runOn(connection, work, undone)
       } finally {

@@ -60,8 +60,8 @@ export class LeasedClaims {
 
   /** @param most the most messages of all claims together */
   async run(most: number): Promise<Next> {
-    const { pool, control, connectTimeoutMs, inHand } = this.#runtime
-    const connection = await BatchConnection.acquire(pool, this.#demand.stopping)
+    const { connections, control, connectTimeoutMs, inHand } = this.#runtime
+    const connection = await BatchConnection.acquire(connections.claims, this.#demand.stopping)
     this.#connection = connection
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
     try {

@@ -5,7 +5,7 @@ import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
-import type { LeasedPlan } from '../../plan/options.ts'
+import { type LeasedPlan, MOST_TRANSACTIONS } from '../../plan/options.ts'
 import { type Decided, dueInMs } from '../../settle/decision.ts'
 import { LeasedSource } from '../../source/leased-source.ts'
 import type { CancelRequest } from '../../table/worker/cancel-requests.ts'
@@ -35,7 +35,7 @@ export class LeasedRound implements Round {
   readonly #settler: Settler
   readonly #renewals: Renewals
   /** For the transactions of handlers: each takes a connection. */
-  readonly #transactions = new Gate(TRANSACTIONS)
+  readonly #transactions = new Gate(MOST_TRANSACTIONS)
   /** The batches with messages in flight, each with how many. */
   readonly #batches = new Map<number, number>()
   #demand: RoundDemand | undefined
@@ -85,7 +85,7 @@ export class LeasedRound implements Round {
 
   /** One for claims, one for settlements and renewals, and those of the handlers' transactions. */
   get connections(): number {
-    return 2 + Math.min(TRANSACTIONS, this.#room.size)
+    return 2 + Math.min(MOST_TRANSACTIONS, this.#room.size)
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
@@ -228,9 +228,6 @@ export class LeasedRound implements Round {
     if (this.#source.opens(row)) this.#demand?.opened()
   }
 }
-
-/** So many handlers of a pipeline may have a transaction at a time. */
-const TRANSACTIONS = 10
 
 /** More claims would keep the handlers of the first waiting while the server carries out the others. */
 const MOST_AT_ONCE = 8

@@ -50,9 +50,9 @@ export class BatchLoop {
    * @param onFound the first claim is over and has found messages
    */
   async run(alone: boolean, onFound: () => void): Promise<Next> {
-    const { pool, control, connectTimeoutMs } = this.#runtime
+    const { connections, control, connectTimeoutMs } = this.#runtime
     const { stopping } = this.#demand
-    const connection = await BatchConnection.acquire(pool, stopping)
+    const connection = await BatchConnection.acquire(connections.batches, stopping)
     if (this.#demand.paused) {
       connection.release()
       return CLAIM

@@ -13,6 +13,7 @@ import type { TransactionalSource } from '../../source/source.ts'
 import type { Execute } from '../../table/statement.ts'
 import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
+import type { Connections } from '../../transaction/check-out.ts'
 import { inOwnTransaction } from '../../transaction/own-transaction.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -53,35 +54,32 @@ export async function countLoss(
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
-  // An idle connection of the pool may be as dead as the one that was lost.
-  const pool = runtime.createPool()
-  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<CountedAs> => {
-    const settlement = await inOwnTransaction(
-      pool,
-      async (execute) => {
-        const written = await work(execute)
-        if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
-        return written
-      },
-      ANSWER_MS,
-    )
-    if (settlement === undefined) return 'runs alone'
-    settlement.reportAll(runtime.report)
-    consumption.onSettled?.(settlement.settled)
-    consumption.meter.settled(settlement.counts)
-    return 'failed attempt'
+  const count = async (connections: Connections): Promise<CountedAs> => {
+    const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<CountedAs> => {
+      const settlement = await inOwnTransaction(
+        connections,
+        async (execute) => {
+          const written = await work(execute)
+          if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
+          return written
+        },
+        ANSWER_MS,
+      )
+      if (settlement === undefined) return 'runs alone'
+      settlement.reportAll(runtime.report)
+      consumption.onSettled?.(settlement.settled)
+      consumption.meter.settled(settlement.counts)
+      return 'failed attempt'
+    }
+    return inTransaction((execute) => write(runtime, consumption, source, lost, execute)).catch((error: unknown) => {
+      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
+      return inTransaction((execute) => putAside(source, lost, execute))
+    })
   }
   try {
-    return await inTransaction((execute) => write(runtime, consumption, source, lost, execute)).catch(
-      (error: unknown) => {
-        if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
-        return inTransaction((execute) => putAside(source, lost, execute))
-      },
-    )
+    return await runtime.apart(count)
   } catch {
     return 'nothing'
-  } finally {
-    void pool.end()
   }
 }
 

@@ -26,6 +26,9 @@ export interface EnqueueResult {
   readonly state: MessageState | 'completed' | 'unknown'
 }
 
+/** What an enqueue returns: the id of the message or, with a dedupe key, what became of it. */
+export type Enqueued<Key> = Key extends undefined ? string : EnqueueResult
+
 /** Enqueues one row by its dedupe key; undefined if the table did not take it. */
 export async function insertDeduped(
   execute: Execute,

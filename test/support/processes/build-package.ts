@@ -19,11 +19,8 @@ export async function buildPackage(): Promise<BuiltPackage> {
   writeFileSync(join(folder, 'package.json'), '{}')
   const dist = join(folder, 'node_modules/sluice/dist')
   const remove = () => rmSync(folder, { recursive: true, force: true })
-  const run = (file: string, args: readonly string[]) =>
-    promisify(execFile)(file, args, { cwd: ROOT, timeout: 100_000 })
   try {
-    await run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', 'tsconfig.build.json', '--outDir', dist])
-    await run(process.execPath, ['scripts/embed.ts', dist])
+    await promisify(execFile)(process.execPath, ['scripts/build.ts', dist], { cwd: ROOT, timeout: 100_000 })
   } catch (error) {
     remove()
     throw error

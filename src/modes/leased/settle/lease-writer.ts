@@ -42,7 +42,7 @@ interface Work {
   readonly behind?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
 }
 
-type WriterRuntime = RowsRuntime & Pick<Runtime, 'pool' | 'settings'>
+type WriterRuntime = RowsRuntime & Pick<Runtime, 'connections' | 'settings'>
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
@@ -115,7 +115,7 @@ export class LeaseWriter {
 
   /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
   async #write({ leases, durable, send, behind }: Work, skipLocked: boolean): Promise<Written> {
-    const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
+    const connection = await BatchConnection.acquire(this.#runtime.connections.settlements, this.#cutting.signal)
     this.#connection = connection
     // It may have come between the connection and this line.
     if (this.isCut) connection.break('The pipeline has stopped')
