@@ -1,6 +1,6 @@
 /**
- * Tries the package as its users get it: checks the tarball, installs it into empty projects, and there runs the first
- * program of the README, and whatever the README's table of modules says that works.
+ * Tries the package as its users get it: checks the tarball, installs it into empty projects, and there runs the programs
+ * of the README, and whatever the table of modules in docs/guides/typescript.md says that works.
  */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -10,6 +10,7 @@ import { findServer } from '../server/find-server.ts'
 import { entries } from './build/entries.ts'
 import { tryBundlers } from './try-package/bundlers.ts'
 import { Project } from './try-package/project.ts'
+import { tryReadme } from './try-package/readme.ts'
 import { tryRequire } from './try-package/require.ts'
 import { tryTypeScript } from './try-package/typescript.ts'
 
@@ -23,7 +24,7 @@ try {
   const checks = new Project(root, server.url)
   checks.run('npx', ['--yes', 'publint@0.3.25', tarball, '--strict'])
   checks.run('npx', ['--yes', '@arethetypeswrong/cli@0.18.5', tarball, '--profile', 'esm-only'])
-  tryFirstProgram(tarball)
+  tryReadme(folder, server.url, tarball)
   tryRequire(Project.create(folder, 'require', server.url), tarball)
   tryTypeScript(Project.create(folder, 'typescript', server.url), tarball, devDependencies)
   tryBundlers(Project.create(folder, 'bundlers', server.url), tarball)
@@ -58,22 +59,6 @@ function expectLibraryAlone(tarball: string): void {
   if (built.length < programs.length || strangers.length > 0) {
     throw new Error(`${tarball}: expected what is built of src/ and nothing else, received ${strangers}`)
   }
-}
-
-/** As the README tells a beginner, in the CommonJS project that `npm init` makes. */
-function tryFirstProgram(tarball: string): void {
-  const project = Project.create(folder, 'first', server.url)
-  project.run('npm', ['init', '-y'])
-  project.install(tarball, 'pg')
-  project.write('first.mjs', firstProgram())
-  project.run('npx', ['sluice', 'migrate'])
-  project.expect('lamp ack\n', 'node', ['first.mjs'])
-}
-
-function firstProgram(): string {
-  const program = /^```ts\n(.*?)^```$/ms.exec(readFileSync(join(root, 'README.md'), 'utf8'))?.[1]
-  if (program === undefined) throw new Error('README.md: expected a program in a ```ts block')
-  return program
 }
 
 function readManifest(): { name: string; version: string; devDependencies: Record<string, string> } {

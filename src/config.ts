@@ -61,9 +61,9 @@ export interface SluiceOptions<
    */
   readonly maintenanceInterval?: Duration | false | undefined
   /**
-   * Gets a line for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`, a
-   * pino or winston logger, or any object with `info`, `warn` and `error`; `false` for no lines. For each kind and
-   * queue there are at most 10 lines in 10 seconds, and then one that says how many were left out.
+   * Gets a line for each pipeline that starts, failed message, dead letter, lost batch, lost connection and vanished
+   * worker: `console`, a pino or winston logger, or any object with `info`, `warn` and `error`; `false` for no lines. For
+   * each kind and queue there are at most 10 lines in 10 seconds, and then one that says how many were left out.
    * @default stderr, while `events` has no subscriber
    */
   readonly log?: SluiceLog | false | undefined

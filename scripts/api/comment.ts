@@ -41,9 +41,9 @@ function parse(source: string): Comment {
   }
 }
 
-/** `{@link name | words}` as Markdown. */
+/** `{@link name | words}` as Markdown, with an address that {@link Links} resolves. */
 function linked(text: string): string {
   return text.replaceAll(/\{@link\s+([^}|]*?)\s*(?:\|\s*([^}]*?)\s*)?\}/g, (_, name: string, words?: string) =>
-    words === undefined ? `\`${name}\`` : `${words} (\`${name}\`)`,
+    words === undefined ? `[\`${name}\`](api:${name})` : `[${words}](api:${name})`,
   )
 }

@@ -1,164 +1,153 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { errorCodes } from './error-codes.ts'
 import { type Export, readExports } from './exports.ts'
-import { sectionOf } from './section.ts'
+import { Links } from './links.ts'
+import { type ApiPage, ENTRIES, PAGES, type Section } from './pages.ts'
+import { isValue, methodNamesOf, methodOf, sectionOf } from './section.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** What stands under which heading. A name that is in no list stands under the last one. */
-const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[] = [
-  ['Create', ['createSluice', 'SluiceOptions', 'ConnectionConfig', 'SluiceLog', 'Duration', 'Sluice']],
-  ['Migrate', ['migrate', 'MigrateResult', 'migrationSql']],
-  ['Enqueue', ['EnqueueOptions', 'MessageToEnqueue', 'OpenTransaction', 'ownTransaction', 'Headers', 'Json']],
-  [
-    'Handle',
-    [
-      ...[
-        'Pipeline',
-        'PipelineOptions',
-        'LeasedPipelineOptions',
-        'RetryOptions',
-        'Handler',
-        'Message',
-        'HandlerContext',
-        'HandlerTransaction',
-      ],
-      ...[
-        'CommonContext',
-        'LeasedContext',
-        'EnqueueInTransaction',
-        'BatchHandler',
-        'BatchHandlerContext',
-        'Mode',
-        'HandlerKind',
-        'ContextByKind',
-        'MessageByKind',
-        'EventMessage',
-      ],
-      ...['RunnablePipeline', 'SettledMessages', 'SettledMessage', 'SettledCounts', 'RunningPipeline', 'Drained'],
-    ],
-  ],
-  ['Outcomes', ['ack', 'retryLater', 'snooze', 'deadLetter', 'Outcome']],
-  ['Routes', ['routes', 'Route', 'RoutesOptions']],
-  [
-    'Deliveries',
-    [
-      'Deliveries',
-      'DeliveriesOptions',
-      'LeasedDeliveriesOptions',
-      'Delivery',
-      'handleDeliveries',
-      'DeliveryHandler',
-      'Processed',
-      'groupWithin',
-      'GroupWithinOptions',
-    ],
-  ],
-  [
-    'Operate',
-    [
-      ...[
-        'Operate',
-        'Queues',
-        'QueueStatus',
-        'Messages',
-        'MessageStatus',
-        'MessagesOptions',
-        'MessagePage',
-        'Workers',
-        'InFlightMessage',
-        'WorkerStatus',
-      ],
-      ...['DeadLetters', 'DeadLetter', 'DeadLetterFilter', 'DeadLettersOptions', 'DeadLetterPage', 'DeadLetterSummary'],
-      ...['DeadLetterGroup', 'DeadLetterChoice', 'DeadLetterChangeOptions'],
-      ...['Streams', 'StreamStatus', 'Groups', 'GroupStatus', 'Schedules', 'ScheduleStatus'],
-    ],
-  ],
-  ['Events', ['SluiceEvent']],
-  ['Errors', ['SluiceError', 'isSluiceError', 'ERROR_CODES', 'ErrorCode']],
-  [
-    'Queues and types',
-    [
-      'queueOf',
-      'TypedQueue',
-      'JsonOf',
-      'QueueDefinition',
-      'QueueDefinitions',
-      'QueueName',
-      'QueueNameOf',
-      'PayloadOf',
-      'MessageOf',
-      'HandlerFor',
-      'BatchHandlerFor',
-      'StreamNameOf',
-      'EventOf',
-      'EventHandlerFor',
-      'EventBatchHandlerFor',
-      'InputOf',
-      'OutputOf',
-    ],
-  ],
-]
+const INDEX = 'src/index.ts'
+const fileOf = <Entry extends string>(entry: Entry) => `src/${entry}.ts` as const
 
-/** The order of what `sluice/http` exports. */
-const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authorize', 'HttpAccess', 'HttpAction']
+/** The class whose methods are on the pages of their tasks. */
+const SPREAD = 'Sluice'
 
-/** The other entries, and the guides that they belong to. */
-const SEE = {
-  kafka: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
-  nats: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
-  otel: 'See [telemetry](../guides/telemetry.md).',
-  prisma: 'See [clients](../guides/clients.md#prisma).',
-  rabbitmq: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
-  redis: 'See [relays](../guides/relay.md) and the [inbox](../guides/inbox.md).',
-}
-const OTHERS = Object.keys(SEE) as (keyof typeof SEE)[]
-const fileOf = <Entry extends keyof typeof SEE>(entry: Entry) => `src/${entry}.ts` as const
-
-const REST = 'More'
-
-/** The text of docs/reference/api.md, from the doc comments of all that is exported. */
-export function apiPage(): string {
-  const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/testing.ts', ...OTHERS.map(fileOf)])
-  const listed = SECTIONS.flatMap(([, names]) => names)
-  const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
-  const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))
-  const parts = [
-    INTRODUCTION,
-    ...[...SECTIONS, [REST, rest] as const].flatMap(([heading, names]) => [
-      `## ${heading}`,
-      ...names.flatMap((name) => entries['src/index.ts'].filter((each) => each.name === name)).map(sectionOf),
-      ...(heading === 'Errors' ? ['### Codes', errorCodes()] : []),
-    ]),
-    '## sluice/http',
-    'See [queues over HTTP](../guides/http.md).',
-    ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
-    ...OTHERS.flatMap((entry) => [`## sluice/${entry}`, SEE[entry], ...entries[fileOf(entry)].map(sectionOf)]),
-    '## sluice/testing',
-    'See [testing your code](../guides/testing.md).',
-    ...testing.map(sectionOf),
-  ]
-  return `${parts.join('\n\n')}\n`
+interface Item {
+  readonly name: string
+  readonly isValue: boolean
+  readonly text: string
 }
 
-function isIn(exported: readonly Export[], statement: Export['statement']): boolean {
-  return exported.some((each) => each.name !== '' && each.statement === statement)
+interface Part {
+  readonly heading: string | undefined
+  readonly items: readonly Item[]
 }
 
-/** Every code, with the first sentence of its section in docs/reference/errors.md and a link to the rest. */
-function errorCodes(): string {
-  const page = readFileSync(join(ROOT, 'docs/reference/errors.md'), 'utf8')
-  const rows = [...page.matchAll(/^### (\w+)\n\n([\s\S]*?)(?=\n#|$(?![\s\S]))/gm)].map(([, name = '', text = '']) => {
-    const meaning = text.split(/\n\n/)[0]!.trim().replaceAll('\n', ' ').replaceAll('|', '\\|')
-    return `| [\`${name}\`](errors.md#${name.toLowerCase()}) | ${meaning} |`
+interface Written {
+  readonly page: ApiPage
+  readonly parts: readonly Part[]
+}
+
+/** The pages of docs/reference/api by their file names, from the doc comments of all that is exported. */
+export function apiPages(): ReadonlyMap<string, string> {
+  const exported = readAll()
+  checkNames(exported.get('index')!)
+  const written = PAGES.map((page) => ({ page, parts: page.sections.map((section) => partOf(section, exported)) }))
+  const links = new Links(written.map(({ page, parts }) => [page.file, parts.flatMap(({ items }) => items)] as const))
+  const pages = written.map((each, at) => [each.page.file, links.resolved(each.page.file, textOf(each, at))] as const)
+  return new Map([['README.md', indexOf(written)], ...pages])
+}
+
+/** What each entry exports; of the others what `sluice` does not. */
+function readAll(): ReadonlyMap<string, readonly Export[]> {
+  const read = readExports(ROOT, [INDEX, ...ENTRIES.map(fileOf)])
+  const others = ENTRIES.map((entry) => {
+    const own = read[fileOf(entry)].filter(({ statement }) => !read[INDEX].some((each) => each.statement === statement))
+    return [entry, own] as const
   })
-  return ['| Code | Meaning and remedy |', '|---|---|', ...rows].join('\n')
+  return new Map<string, readonly Export[]>([['index', read[INDEX]], ...others])
+}
+
+/** @throws Error if a name of `sluice` is on no page, on two pages, or on a page and not exported */
+function checkNames(exported: readonly Export[]): void {
+  const wanted = exported.map(({ name }) => name)
+  const listed = PAGES.flatMap(({ sections }) => sections.flatMap(({ names = [] }) => names))
+  const whole = listed.filter((name) => !name.includes('.'))
+  const missing = wanted.filter((name) => !whole.includes(name))
+  const unknown = whole.filter((name) => !wanted.includes(name))
+  const twice = listed.filter((name, at) => listed.indexOf(name) !== at)
+  if (missing.length + unknown.length + twice.length === 0) return
+  const say = (what: string, which: readonly string[]) => (which.length === 0 ? '' : ` ${what}: ${which.join(', ')}.`)
+  const found = `${say('On no page', missing)}${say('Not exported', unknown)}${say('Listed twice', twice)}`
+  throw new Error(`scripts/api/pages.ts: expected each name that src/index.ts exports once.${found}`)
+}
+
+function partOf(section: Section, exported: ReadonlyMap<string, readonly Export[]>): Part {
+  if (section.entry !== undefined) {
+    const all = exported.get(section.entry)!
+    // What is called comes before the types of its arguments.
+    const sorted = all.toSorted((a, b) => Number(isValue(b)) - Number(isValue(a)))
+    return { heading: `sluice/${section.entry}`, items: sorted.map((each) => itemOf(each)) }
+  }
+  const of = (name: string) => exported.get('index')!.find((each) => each.name === name)!
+  const items = section.names.map((name) => {
+    const [owner = '', method] = name.split('.')
+    if (method !== undefined) return { name, isValue: true, text: methodOf(of(owner), method) }
+    return itemOf(of(name))
+  })
+  return { heading: section.heading, items }
+}
+
+/** Methods on other pages are left out of their class, and linked. */
+function itemOf(exported: Export): Item {
+  const { name } = exported
+  const elsewhere = name === SPREAD ? methodNamesOf(exported).filter((method) => isListed(`${name}.${method}`)) : []
+  const links = elsewhere.map((method) => `[\`${method}\`](api:${name}.${method})`).join(', ')
+  const more = links === '' ? '' : `\n\nIts other methods are on the pages of their tasks: ${links}.`
+  return { name, isValue: isValue(exported), text: `${sectionOf(exported, elsewhere)}${more}` }
+}
+
+function isListed(name: string): boolean {
+  return PAGES.some(({ sections }) => sections.some(({ names = [] }) => names.includes(name)))
+}
+
+function textOf({ page, parts }: Written, at: number): string {
+  const links = [PAGES[at - 1], PAGES[at + 1]].map((each) => each && `[${each.title}](${each.file})`)
+  const [before, after] = links
+  const way = [before && `Before: ${before}`, '[all of the API](README.md)', after && `Next: ${after}`]
+  const body = parts.flatMap(({ heading, items }) => [
+    ...(heading === undefined ? [] : [`## ${heading}`]),
+    ...items.map(({ text }) => text),
+  ])
+  const lines = [
+    `# API: ${page.title}`,
+    page.about,
+    `Guides: ${page.guides}.`,
+    contentsOf(parts),
+    ...body,
+    ...(page.file === 'errors.md' ? ['## Codes', errorCodes(ROOT)] : []),
+    `${way.filter((each) => each !== undefined).join(' · ')}`,
+  ]
+  return `${lines.join('\n\n')}\n`
+}
+
+function contentsOf(parts: readonly Part[]): string {
+  const rows = parts.map(({ heading, items }) => {
+    const names = items.map(({ name }) => `[\`${name}\`](api:${name})`).join(', ')
+    return `- ${heading === undefined ? '' : `${heading}: `}${names}`
+  })
+  return rows.join('\n')
+}
+
+/** docs/reference/api/README.md: the pages, and every name. */
+function indexOf(written: readonly Written[]): string {
+  const rows = written.map(({ page }) => `| [${page.title}](${page.file}) | ${page.about} |`)
+  const named = written.flatMap(({ page, parts }) =>
+    parts.flatMap(({ items }) => items.map((item) => ({ ...item, file: page.file }))),
+  )
+  const listOf = (values: boolean) =>
+    named
+      .filter((each) => each.isValue === values)
+      .toSorted((a, b) => a.name.localeCompare(b.name, 'en'))
+      .map(({ name, file }) => `[\`${name}\`](${file}#${Links.anchorOf(name)})`)
+      .join(',\n')
+  const paragraphs = [
+    INTRODUCTION,
+    ['| Task | |', '|---|---|', ...rows].join('\n'),
+    '## Functions, classes and methods of a Sluice',
+    listOf(true),
+    '## Types',
+    listOf(false),
+  ]
+  return `${paragraphs.join('\n\n')}\n`
 }
 
 const INTRODUCTION = `# API
 
-Everything that \`sluice\`, \`sluice/http\`, \`sluice/kafka\`, \`sluice/nats\`, \`sluice/otel\`, \`sluice/prisma\`, \`sluice/rabbitmq\`, \`sluice/redis\` and \`sluice/testing\` export, made from the doc comments in
-the code by \`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
+All that \`sluice\` and its other entries (${ENTRIES.map((entry) => `\`sluice/${entry}\``).join(', ')}) export, by task.
+It is made from the doc comments in the code by \`npm run docs:api\`, and a test compares the two. Your editor shows the same.
+Errors are described in [errors](../errors.md), SQL in [sql](../sql.md), commands in [the command line](../cli.md).
 
 Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,
 \`'5m'\`, \`'2h'\`, \`'7d'\`. An option that does not exist, or has a value out of bounds, is refused at once.`

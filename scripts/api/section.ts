@@ -1,4 +1,11 @@
-import type { ClassDeclaration, Node, TypeElement, TypeLiteralNode } from 'typescript/unstable/ast'
+import type {
+  ClassDeclaration,
+  MethodDeclaration,
+  MethodSignatureDeclaration,
+  Node,
+  TypeElement,
+  TypeLiteralNode,
+} from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
   isConstructorDeclaration,
@@ -17,28 +24,55 @@ import {
 import { type Comment, commentOf, commentOfMember, tagOf } from './comment.ts'
 import type { Export } from './exports.ts'
 
-/** One public name, as a section of the page. */
-export function sectionOf({ name, statement, parts }: Export): string {
-  const literals = parts.map(({ type }) => type).filter(isTypeLiteralNode)
-  const body = literals.length > 0 ? interfaceOf(statement, literals, name) : bodyOf(statement, name)
+/** One public name, as a section of a page, without the methods that are elsewhere. */
+export function sectionOf(exported: Export, elsewhere: readonly string[] = []): string {
+  const { name, statement } = exported
+  const literals = literalsOf(exported)
+  const body =
+    literals.length > 0 ? interfaceOf(statement, literals, name, elsewhere) : bodyOf(statement, name, elsewhere)
   return [`### ${name}`, ...body].filter((part) => part !== '').join('\n\n')
 }
 
-/** An interface that extends type literals: as if it were written in one piece. */
-function interfaceOf(statement: Node, literals: readonly TypeLiteralNode[], name: string): readonly string[] {
-  const head = statement.getText().split(/>? extends (?=\w+<\w+[,>])/)[0] ?? ''
-  return [
-    ...described(commentOf(statement), `${head}> { … }`),
-    ...membersOf(
-      literals.flatMap(({ members }) => [...members]),
-      name,
-    ),
-  ]
+/** One method of what is exported, with its overloads, as a section of a page. */
+export function methodOf(exported: Export, method: string): string {
+  const overloads = methodsIn(membersOfExport(exported)).get(method)
+  if (overloads === undefined) throw new Error(`${exported.name}.${method}: expected a method of ${exported.name}`)
+  return [`### ${exported.name}.${method}`, ...overloads.flatMap(describedMethod)].join('\n\n')
 }
 
-function bodyOf(statement: Node, name: string): readonly string[] {
+export function methodNamesOf(exported: Export): readonly string[] {
+  return [...methodsIn(membersOfExport(exported)).keys()]
+}
+
+/** Whether it is there at run time. */
+export function isValue({ statement }: Export): boolean {
+  return isFunctionDeclaration(statement) || isClassDeclaration(statement) || isVariableStatement(statement)
+}
+
+function membersOfExport(exported: Export): readonly Node[] {
+  if (isClassDeclaration(exported.statement)) return [...exported.statement.members]
+  return literalsOf(exported).flatMap(({ members }) => [...members])
+}
+
+function literalsOf({ parts }: Export): readonly TypeLiteralNode[] {
+  return parts.map(({ type }) => type).filter(isTypeLiteralNode)
+}
+
+/** An interface that extends type literals: as if it were written in one piece. */
+function interfaceOf(
+  statement: Node,
+  literals: readonly TypeLiteralNode[],
+  name: string,
+  elsewhere: readonly string[],
+): readonly string[] {
+  const head = statement.getText().split(/>? extends (?=\w+<\w+[,>])/)[0] ?? ''
+  const members = literals.flatMap((literal) => [...literal.members])
+  return [...described(commentOf(statement), `${head}> { … }`), ...membersOf(members, name, elsewhere)]
+}
+
+function bodyOf(statement: Node, name: string, elsewhere: readonly string[]): readonly string[] {
   if (isFunctionDeclaration(statement)) return described(commentOf(statement), signatureOf(statement, statement.body))
-  if (isClassDeclaration(statement)) return classOf(statement)
+  if (isClassDeclaration(statement)) return classOf(statement, elsewhere)
   if (isVariableStatement(statement)) return described(commentOf(statement), statement.getText())
   if (isInterfaceDeclaration(statement)) {
     const head = statement.getText().split('{')[0]?.trim() ?? ''
@@ -61,18 +95,40 @@ function hasMethods({ members }: TypeLiteralNode): boolean {
 }
 
 /** Properties as a table, and a section for each method. */
-function membersOf(given: readonly Node[], name: string): readonly string[] {
-  const members = given.filter(isPublic)
-  const properties = members.filter(isPropertySignatureDeclaration)
+function membersOf(given: readonly Node[], name: string, elsewhere: readonly string[] = []): readonly string[] {
+  const properties = given.filter(isPublic).filter(isProperty)
+  const methods = [...methodsIn(given)].filter(([method]) => !elsewhere.includes(method))
   return [
     properties.length === 0 ? '' : tableOf(properties),
-    ...members
-      .filter(isMethodSignatureDeclaration)
-      .flatMap((method) => [
-        `#### ${name}.${method.name.getText()}`,
-        ...described(commentOf(method), signatureOf(method, undefined)),
-      ]),
+    ...methods.flatMap(([method, overloads]) => [`#### ${name}.${method}`, ...overloads.flatMap(describedMethod)]),
   ]
+}
+
+function isProperty(member: Node): boolean {
+  return isPropertySignatureDeclaration(member) || isPropertyDeclaration(member) || isGetAccessorDeclaration(member)
+}
+
+type Method = MethodDeclaration | MethodSignatureDeclaration
+
+/** The public methods by their names. Of an overloaded one users see its overloads, and not what implements them. */
+function methodsIn(members: readonly Node[]): ReadonlyMap<string, readonly Method[]> {
+  const all = members
+    .filter(isPublic)
+    .filter((member) => isMethodDeclaration(member) || isMethodSignatureDeclaration(member))
+  const byName = Map.groupBy(all, ({ name }) => name.getText())
+  const seen = [...byName].map(([name, methods]) => {
+    const overloads = methods.filter((method) => bodyOfMethod(method) === undefined)
+    return [name, overloads.length > 0 ? overloads : methods] as const
+  })
+  return new Map(seen)
+}
+
+function bodyOfMethod(method: Method): Node | undefined {
+  return isMethodDeclaration(method) ? method.body : undefined
+}
+
+function describedMethod(method: Method): readonly string[] {
+  return described(commentOf(method), signatureOf(method, bodyOfMethod(method)))
 }
 
 function described(comment: Comment, code: string): readonly string[] {
@@ -111,22 +167,12 @@ function signatureOf(declaration: Node, body: Node | undefined): string {
   return text.slice(0, text.length - (body?.getText().length ?? 0)).trim()
 }
 
-function classOf(statement: ClassDeclaration): readonly string[] {
+function classOf(statement: ClassDeclaration, elsewhere: readonly string[]): readonly string[] {
   const head = statement.getText().slice(0, statement.members[0]!.getStart() - statement.getStart())
   const declared = head.split('{\n')[0]!.trim()
-  const members = statement.members.filter(isPublic)
-  const properties = members.filter((member) => isPropertyDeclaration(member) || isGetAccessorDeclaration(member))
-  const all = members.filter(isMethodDeclaration)
-  const overloaded = new Set(all.filter(({ body }) => body === undefined).map(({ name }) => name.getText()))
-  // What users see of an overloaded method are its overloads, and not what implements them.
-  const methods = all.filter(({ body, name }) => body === undefined || !overloaded.has(name.getText()))
   return [
     ...described(commentOf(statement), `${declared.replace(/\s*\{$/, '')} { … }`),
-    properties.length === 0 ? '' : tableOf(properties),
-    ...methods.flatMap((method) => [
-      `#### ${statement.name?.getText()}.${method.name.getText()}`,
-      ...described(commentOf(method), signatureOf(method, method.body)),
-    ]),
+    ...membersOf([...statement.members], statement.name?.getText() ?? '', elsewhere),
   ]
 }
 

@@ -45,8 +45,14 @@ export type SluiceEvent =
       readonly calls: number
       readonly control: number
     }
-  /** A pipeline of this process has begun to consume. */
-  | { readonly kind: 'pipeline.started'; readonly queue: string }
+  /** A pipeline of this process has begun to consume, with these options. */
+  | {
+      readonly kind: 'pipeline.started'
+      readonly queue: string
+      readonly mode: 'transactional' | 'leased'
+      readonly concurrency: number
+      readonly batchSize: number
+    }
   /**
    * A pipeline of this process has ended: it was drained or stopped, or, with an `error`, it could not start and
    * another attempt would not help. `by`: `onError` has stopped it after this error.

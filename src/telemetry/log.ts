@@ -5,7 +5,7 @@ import { remedyOf } from './remedy-of.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** Recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
+  /** What a pipeline works on when it starts, recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
@@ -105,7 +105,6 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     }
     case 'worker.started':
     case 'worker.stopped':
-    case 'pipeline.started':
     case 'batch.claimed':
     case 'batch.committed':
     case 'maintenance.done':
@@ -177,6 +176,7 @@ type OtherKind =
   | 'queue.backlog'
   | 'retryPolicy.failed'
   | 'onError.failed'
+  | 'pipeline.started'
   | 'pipeline.stopped'
   | 'group.lostEvents'
   | 'maintenance.failed'
@@ -192,13 +192,23 @@ type OtherKind =
   | 'schedule.failed'
   | 'telemetry.failed'
 
-type OfPipeline = 'queue.backlog' | 'onError.failed' | 'pipeline.stopped' | 'pipeline.paused' | 'pipeline.resumed'
+type OfPipeline =
+  | 'queue.backlog'
+  | 'onError.failed'
+  | 'pipeline.started'
+  | 'pipeline.stopped'
+  | 'pipeline.paused'
+  | 'pipeline.resumed'
 
 function isOfPipeline(event: SluiceEvent): event is Extract<SluiceEvent, { kind: OfPipeline }> {
   return event.kind.startsWith('pipeline.') || event.kind === 'onError.failed' || event.kind === 'queue.backlog'
 }
 
 function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): ReturnType<typeof lineOf> {
+  if (event.kind === 'pipeline.started') {
+    const { mode, concurrency, batchSize } = event
+    return ['info', `started in ${mode} mode, concurrency ${concurrency}, batch size ${batchSize}`]
+  }
   if (event.kind === 'pipeline.stopped') {
     const how = event.by === undefined ? 'could not start' : 'was stopped by onError'
     return event.error && ['error', `the pipeline ${how}: ${reasonOf(event.error)}`]

@@ -9,6 +9,14 @@ const fail = async () => {
 const LINE =
   /^sluice: q\.\d+: message \d+ \(welcome\), attempt 1, failed on \S+, again in .*: Error: The mail server is busy \(at \S*fail .*\(.*log\.test\.ts:\d+:\d+\), at .*\)$/
 
+test('a pipeline that starts says what it works on, as it was told last', async ({ database, queue }) => {
+  const started = Promise.withResolvers<string>()
+  const sluice = startTestSluice(database, { log: { info: started.resolve, warn: vi.fn(), error: vi.fn() } })
+  const running = sluice.pipeline(queue, { concurrency: 4, batchSize: 1 }).handle(fail).start()
+  running.setConcurrency(7)
+  expect(await started.promise).toBe(`sluice: ${queue}: started in transactional mode, concurrency 7, batch size 1`)
+})
+
 describe('a handler that fails', () => {
   let written: string[]
   beforeEach(() => {

@@ -64,7 +64,9 @@ describe('a group of a stream', () => {
     await own.first('batch.committed')
     await pipeline.drain()
     expect(pipeline.queue).toBe(queue)
-    expect(all.of('pipeline.started')).toEqual([{ kind: 'pipeline.started', queue }])
+    expect(all.of('pipeline.started')).toEqual([
+      { kind: 'pipeline.started', queue, mode: 'transactional', concurrency: 1, batchSize: 10 },
+    ])
     expect(all.of('pipeline.stopped')).toEqual([{ kind: 'pipeline.stopped', queue }])
   })
 

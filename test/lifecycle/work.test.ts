@@ -41,7 +41,7 @@ describe.concurrent('sluice work', () => {
     await sluice.streams.set('orders')
     await sluice.groups.set('orders', 'billing', { from: 'start' })
     const { child, exited, says } = start(GROUP)
-    await Promise.all([says('works on jobs \\(transactional'), says('works on orders:billing \\(group')])
+    await Promise.all([says('jobs: started in transactional mode'), says('orders:billing: started in')])
     const orders = [1, 2, 3].map((id) => ({ payload: { id } }))
     await sluice.appendMany(sluice.ownTransaction, 'orders', orders)
     for (const id of [1, 2, 3]) await says(`billed ${id}`)
@@ -154,7 +154,7 @@ describe.concurrent('sluice work', () => {
   }) => {
     for (const queue of ['a', 'b', 'c']) await put(sluice, queue, [1])
     const { child, exited, says } = start(join(HANDLERS, 'one.cjs'), '-q', 'a,b', '-q', 'c', '-c', '4')
-    await says(/works on c \(transactional, concurrency 4\)/)
+    await says(/c: started in transactional mode, concurrency 4, batch size 10/)
     for (const queue of ['a', 'b', 'c']) await untilEmpty(own, queue)
     child.kill('SIGINT')
     expect(await exited).toBe(0)

@@ -8,20 +8,12 @@ import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
-const PAGES = [
-  '.',
-  'docs',
-  ...SHELVES,
-  'docs/decisions',
-  'examples',
-  'examples/frameworks',
-  'demo',
-  'bench',
-  'test/support',
-].flatMap((folder) =>
-  readdirSync(join(ROOT, folder))
-    .filter((file) => file.endsWith('.md'))
-    .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
+const API = 'docs/reference/api'
+const PAGES = ['.', 'docs', ...SHELVES, API, 'docs/decisions', 'examples', 'examples/frameworks', 'demo', 'bench', 'test/support'].flatMap(
+  (folder) =>
+    readdirSync(join(ROOT, folder))
+      .filter((file) => file.endsWith('.md'))
+      .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */
@@ -40,7 +32,7 @@ const WITH_PROMISES = [
   'webhooks',
 ]
 
-/** The other pages without the words below. docs/reference/api.md has those of the doc comments, docs/internals/reliability.md those of the results. */
+/** The other pages without the words below. docs/reference/api has those of the doc comments, docs/internals/reliability.md those of the results. */
 const PLAIN = [
   'queues',
   'guarantees',
@@ -64,6 +56,15 @@ const PLAIN = [
   'frameworks',
   'logging',
   'migrations',
+  'comparison',
+  'typescript',
+  'deliveries',
+  'retries',
+  '1-enqueue',
+  '2-worker',
+  '3-slow-work',
+  '4-order-and-retries',
+  '5-operate',
 ]
 
 /** Persons who are processes or sessions, and words that stand for a usual one: in flight, setting, at most. */
@@ -80,11 +81,34 @@ describe('the documentation', () => {
 
   test('links to what is there', () => {
     const broken = PAGES.flatMap(({ path, text }) =>
-      [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+      [...text.matchAll(/(?:\]\(|\bsrc="|\bsrcset=")(?!https?:)([^)"#]*)(?:#([^)]*))?[)"]/g)]
         .filter(([, file = '', anchor]) => !isThere(join(ROOT, file === '' ? path : join(dirname(path), file)), anchor))
         .map(([link]) => `${path}: ${link}`),
     )
     expect(broken).toEqual([])
+  })
+
+  test('has each page in docs/README.md, and forty questions with their answers', () => {
+    const index = read(join(ROOT, 'docs/README.md'))
+    const linked = [...index.matchAll(/\]\(([^)#]+)/g)].map(([, file = '']) => join('docs', file))
+    const shelved = PAGES.map(({ path }) => path).filter((path) => SHELVES.includes(dirname(path)))
+    // The package is without it.
+    const left = ['docs/internals/changes-before-0.1.0.md']
+    expect(shelved.filter((path) => !linked.includes(path))).toEqual(left)
+    const questions =
+      index
+        .split('\n## How do I')[1]
+        ?.split('\n## ')[0]
+        ?.match(/^- \[.*\?\]\([^)]+#[^)]+\)$/gm) ?? []
+    expect(questions.length).toBeGreaterThanOrEqual(40)
+  })
+
+  test('leads a newcomer to a working core in 4,000 words, of which the README has 1,400 at most', () => {
+    const wordsOf = (path: string) => read(join(ROOT, path)).trim().split(/\s+/).length
+    const steps = readdirSync(join(ROOT, 'docs/start')).map((file) => wordsOf(`docs/start/${file}`))
+    const readme = wordsOf('README.md')
+    expect(readme).toBeLessThanOrEqual(1_400)
+    expect(steps.reduce((sum, words) => sum + words, readme)).toBeLessThanOrEqual(4_000)
   })
 
   test('quotes tests by their names', () => {
@@ -154,8 +178,10 @@ describe('the documentation', () => {
     const programs = PAGES.flatMap(codeOf).filter(({ code }) => !TEST_FILE.test(code) && !EXAMPLE_FILE.test(code))
     expect(programs.length).toBeGreaterThan(10)
     for (const [at, { path, code }] of programs.entries()) {
-      const [, name = `${path.replaceAll(/\W/g, '-')}-${at}.ts`] = NAME.exec(code) ?? []
-      writeFileSync(join(folder, name), program(code))
+      const [, name = `${at}.ts`] = NAME.exec(code) ?? []
+      const place = join(folder, projectOf(path).replaceAll(/\W/g, '-'))
+      mkdirSync(place, { recursive: true })
+      writeFileSync(join(place, name), program(code))
     }
     const tsc = join(ROOT, 'node_modules/.bin/tsc')
     const { stdout } = await promisify(execFile)(tsc, ['-p', folder]).catch((error: { stdout: string }) => error)
@@ -210,6 +236,11 @@ function callsOf(cell: string): readonly string[] {
   const names = [...cell.matchAll(/`([\w.]+)[^`]*`/g)].map(([, name = '']) => name)
   const noun = names[0]?.match(/^\w+\./)?.[0] ?? ''
   return names.map((name) => (name.includes('.') ? name : noun + name))
+}
+
+/** Programs of a page import one another; those of the five steps are one project. */
+function projectOf(path: string): string {
+  return path.startsWith('docs/start/') ? 'docs/start' : path
 }
 
 /** The first line of a whole test file. */

@@ -114,7 +114,7 @@ describe('a line', () => {
     ],
     [
       { ...DEAD, error: 'error: deadlock detected', cause: DEADLOCK },
-      expect.stringMatching(/went to the dead letters .*: see docs\/workers\.md#row-locks-and-deadlocks$/),
+      expect.stringMatching(/went to the dead letters .*: see docs\/guides\/workers\.md#row-locks-and-deadlocks$/),
     ],
     [
       { kind: 'batch.failed', queue: 'mail', messages: 3, error: 'error: deadlock detected', cause: DEADLOCK },
@@ -167,6 +167,10 @@ describe('a line', () => {
       { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 1 },
       'warn sluice: worker web-1:7 (4) vanished with 1 message in flight, which is available again',
     ],
+    [
+      { kind: 'pipeline.started', queue: 'mail', mode: 'leased', concurrency: 200, batchSize: 100 },
+      'info sluice: mail: started in leased mode, concurrency 200, batch size 100',
+    ],
   ])('tells of %o', ([event, line]) => {
     expect(linesOf(event)).toEqual([line])
   })
@@ -174,7 +178,6 @@ describe('a line', () => {
   test('is not written when all is well', () => {
     const well: readonly SluiceEvent[] = [
       { kind: 'worker.started', workerId: 1, name: 'a' },
-      { kind: 'pipeline.started', queue: 'mail' },
       { kind: 'batch.claimed', queue: 'mail', messages: 1, oldestDueMs: 1 },
       { kind: 'batch.committed', queue: 'mail', acked: 1, retried: 0, snoozed: 0, dead: 0, durationMs: 1 },
       { kind: 'batch.released', queue: 'mail', messages: 1 },

@@ -26,7 +26,9 @@ test('the pages of the package link to files of the package, and it holds no gen
 /** What a page links to, other than places on the web and in itself, from the root of the package. */
 function linksOf(page: string): readonly string[] {
   const text = readFileSync(join(ROOT, page), 'utf8')
-  return [...text.matchAll(/\]\((?!https?:)([^)#]+)/g)].map(([, file = '']) => join(dirname(page), file))
+  return [...text.matchAll(/(?:\]\(|\bsrc="|\bsrcset=")(?!https?:)([^)#"]+)/g)].map(([, file = '']) =>
+    join(dirname(page), file),
+  )
 }
 
 async function packedFiles(): Promise<readonly string[]> {

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { createTelemetry } from '../../src/telemetry/telemetry.ts'
 
-const EVENT: SluiceEvent = { kind: 'pipeline.started', queue: 'q' }
+const EVENT: SluiceEvent = { kind: 'pipeline.stopped', queue: 'q' }
 
 describe('a subscriber of events that throws', () => {
   let warnings: Error[]
@@ -49,7 +49,7 @@ describe('a subscriber of events that throws', () => {
     const { events, report } = createTelemetry(false, 'web-1')
     events
       .pipe(
-        filter(({ kind }) => kind === 'pipeline.started'),
+        filter(({ kind }) => kind === 'pipeline.stopped'),
         map(({ kind }) => kind),
       )
       .subscribe(() => fail())

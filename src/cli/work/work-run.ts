@@ -81,11 +81,7 @@ export class WorkRun {
   }
 
   async #untilSignal(): Promise<number> {
-    const running = this.#pipelines.map(({ queue, pipeline, mode }) => {
-      const started = pipeline.start()
-      note(`works on ${queue} (${mode}, concurrency ${started.concurrency})`)
-      return started
-    })
+    const running = this.#pipelines.map(({ pipeline }) => pipeline.start())
     const receiving = this.#inboxes.map((one) => this.#startInbox(one))
     // Without pipelines the command runs as long as inboxes do, which do not stop by themselves.
     const ended = [running, receiving].filter((parts) => parts.length > 0).map(allEnded)

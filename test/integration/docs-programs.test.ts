@@ -1,0 +1,23 @@
+import { describe, expect } from 'vitest'
+import { PageReader } from '../support/processes/page-reader.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
+import { test } from '../support/test.ts'
+
+const STEPS = ['1-enqueue', '2-worker', '3-slow-work', '4-order-and-retries', '5-operate']
+
+describe('a newcomer who runs what a page shows', () => {
+  test.concurrent('sees what the README says', async () => {
+    await using database = await createTestDatabase()
+    using reader = new PageReader(database)
+    expect(await reader.read('README.md')).toEqual([])
+    expect(reader.ran).toEqual(expect.arrayContaining(['node first.mjs', 'node worker.ts']))
+  })
+
+  test.concurrent('sees what the five steps say, one after another in one folder', async () => {
+    await using database = await createTestDatabase()
+    using reader = new PageReader(database)
+    for (const step of STEPS) expect(await reader.read(`docs/start/${step}.md`), step).toEqual([])
+    const programs = reader.ran.filter((command) => command.startsWith('node '))
+    expect(programs).toHaveLength(STEPS.length)
+  })
+})
