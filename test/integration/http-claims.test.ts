@@ -308,7 +308,12 @@ describe.skipIf(WITHOUT_CURL)('an error names what the client has sent', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 'messages[0].after: expected '],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"9999999999999999999"}]}', 'messages[1].id: expected '],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 'messages[1].id: expected each id once'],
-    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retryLater","after":"900000d"}]}', 'messages[0].after: '],
+    [
+      'POST',
+      'claims/1/settle',
+      '{"messages":[{"id":"1","outcome":"retryLater","after":"900000d"}]}',
+      'messages[0].after: ',
+    ],
     ['POST', 'messages', '{"messages":[{"payload":1,"type":"a b"}]}', 'messages[0].type: expected '],
     ['POST', 'messages', '{"messages":[{"payload":1,"dueAt":"0000-01-01T00:00:00Z"}]}', 'messages[0].dueAt: expected '],
   ] as const
