@@ -57,7 +57,7 @@ describe('handleDeliveries', () => {
       return message.payload === 'c' ? Promise.resolve(deadLetter('no')) : undefined
     })
     await ended
-    expect(log).toEqual(['a: ack', 'b: retry', 'c: deadLetter', 'complete'])
+    expect(log).toEqual(['a: ack', 'b: retryLater', 'c: deadLetter', 'complete'])
     expect(settled(deliveries)).toEqual([
       [{ outcome: { kind: 'ack' } }],
       [{ outcome: { kind: 'retryLater', afterMs: 5_000 } }],
