@@ -7783,6 +7783,18 @@ BEGIN
 END
 $$;
 
+-- Ends a change of an endpoint, if there was one: notes the action and wakes the workers of its queue. Returns whether there was.
+CREATE FUNCTION sluice_private.note_endpoint(changed boolean, action text, queue text, name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF changed THEN
+    PERFORM sluice_private.note_action(action, queue, 1, name);
+    PERFORM sluice_private.wake(queue);
+  END IF;
+  RETURN changed;
+END
+$$;
+
 -- A secret of 32 bytes, of which 244 bits are random: two UUIDs, each of the server's strong random bytes.
 CREATE FUNCTION sluice_private.new_secret() RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -7949,12 +7961,7 @@ BEGIN
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was_open THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(NOT was_open, 'endpoint.enable', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
@@ -7999,7 +8006,7 @@ BEGIN
     old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
     secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
   WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
+  IF NOT sluice_private.note_endpoint(FOUND, 'endpoint.rotate', queue, name) THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
   PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
@@ -8014,12 +8021,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.delete', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(FOUND, 'endpoint.delete', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_delete IS
