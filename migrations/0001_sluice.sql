@@ -2279,10 +2279,10 @@ END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
--- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting. Returns
--- those that are buried.
+-- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting: not sooner than
+-- at_least. Returns those that are buried.
 CREATE FUNCTION sluice_private.fail_locked(
-  queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
+  queue text, ids bigint[], max_attempts integer, delay interval, at_least interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2297,7 +2297,7 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
+         array_agg(now_at + coalesce(delay, greatest(at_least, sluice_private.retry_after(coalesce(
            policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}')
                                                                ELSE retry END
          ), m.tries))) FILTER (WHERE m.tries < m.most)
@@ -3571,8 +3571,9 @@ $$;
 -- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval)
-RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(
+  outcome text, delay interval, at_least interval, reason text, error text, dedupe_for interval
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -3584,6 +3585,11 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
   PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
+  IF at_least IS NOT NULL AND (outcome <> 'retry' OR delay IS NOT NULL) THEN
+    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %', at_least, outcome
+      USING ERRCODE = '22023', HINT = 'A delay replaces the retry policy, and at_least does not.';
+  END IF;
+  PERFORM sluice_private.check_time('at_least', at_least, 'Zero leaves the time to the retry policy.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -3938,7 +3944,8 @@ CREATE FUNCTION sluice.claim_settle(
   reason      text     DEFAULT NULL,
   error       text     DEFAULT NULL,
   policies    jsonb    DEFAULT NULL,
-  dedupe_for  interval DEFAULT NULL
+  dedupe_for  interval DEFAULT NULL,
+  at_least    interval DEFAULT NULL
 ) RETURNS TABLE (id bigint, result text, written text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3953,7 +3960,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
-  PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  at_least := sluice_private.in_seconds(at_least);
+  PERFORM sluice_private.check_outcome(outcome, delay, at_least, reason, error, dedupe_for);
   -- As much as of a handler's error.
   error := left(error, 4000);
   reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
@@ -3968,7 +3976,7 @@ BEGIN
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice_private.fail_locked(
-        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay,
+        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, at_least,
         coalesce(error, 'The claim asked for a retry'), settings.retry, policies
       );
     WHEN 'snooze' THEN
@@ -3999,8 +4007,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
-  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay or at_least, error), '
+  'snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
   'that was written. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (

@@ -42,6 +42,7 @@ export {
   type Message,
   type MessageState,
   type Outcome,
+  type RetryLaterOptions,
   retryLater,
   snooze,
 } from './message.ts'

@@ -5,6 +5,7 @@ import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from './message.
 /** What an outcome is made of. */
 export interface OutcomeFields {
   readonly after?: Duration | undefined
+  readonly atLeast?: Duration | undefined
   readonly reason?: string | undefined
   readonly error?: unknown
   readonly dedupeFor?: Duration | undefined
@@ -36,11 +37,15 @@ export const OUTCOMES = {
   },
   retry: {
     verb: 'retryLater',
-    takes: ['after', 'error'],
+    takes: ['after', 'atLeast', 'error'],
     counted: 'retried',
     stays: true,
-    make: (what, { after, error }) =>
-      retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) }),
+    make: (what, { after, atLeast, error }) =>
+      retryBy(what, {
+        ...(after !== undefined && { after }),
+        ...(atLeast !== undefined && { atLeast }),
+        ...(error !== undefined && { error }),
+      }),
   },
   snooze: {
     verb: 'snooze',

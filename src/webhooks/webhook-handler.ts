@@ -89,15 +89,13 @@ export class WebhookHandler {
     }
   }
 
-  #outcomeOf({ attempt, orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
+  #outcomeOf({ orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
     if (error === null) return ACK
     if (gone) return { kind: 'deadLetter', reason: goneText(name), error }
     if (closedMs === null) return { kind: 'retry', error }
-    // Not sooner than the schedule says, so that an endpoint that asks for a second does not use up all attempts.
-    const { retry } = this.#options.plan.pipeline
-    // One that keeps others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
-    const waitMs = orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS)
-    return { kind: 'retry', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
+    // Not sooner than the policy says, so that an endpoint that asks for a second does not use up all attempts. One that keeps
+    // others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
+    return { kind: 'retry', error, atLeastMs: orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS) }
   }
 }
 
