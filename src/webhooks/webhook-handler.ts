@@ -1,6 +1,7 @@
 import { HandedMessage } from '../claim/handed-message.ts'
-import { errorText, isSluiceError, toError } from '../errors.ts'
+import { isSluiceError, toError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
+import { AddressRefused, noAnswerText } from '../outbound/no-answer.ts'
 import type { Poster } from '../outbound/poster.ts'
 import { type AttemptVerdict, verdictOf } from '../outbound/verdict.ts'
 import { webhookRequest } from '../outbound/webhook-request.ts'
@@ -69,8 +70,15 @@ export class WebhookHandler {
     } catch (error) {
       // A stop, a lost lease or a cancelled message say nothing about the endpoint.
       signal.throwIfAborted()
-      return { status: null, error: errorText(error), closedMs: null, gone: false }
+      if (error instanceof AddressRefused) this.#reportRefused(endpoint.name, error)
+      return { status: null, error: noAnswerText(error), closedMs: null, gone: false }
     }
+  }
+
+  /** The address is for the operator alone: others may read the error of an endpoint. */
+  #reportRefused(endpoint: string, { address }: AddressRefused): void {
+    const { plan, report } = this.#options
+    report({ kind: 'endpoint.refused', queue: plan.pipeline.queue, endpoint, address })
   }
 
   /** Whether an endpoint has another URL by now, or may have. */

@@ -22,6 +22,28 @@ describe('the wall', () => {
     expect(receiver.received).toEqual([])
   })
 
+  test('tells an address behind a name to nobody but the operator', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+    log,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: `http://localhost:${receiver.port}/` })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    await sendDue(sluice, queue, receiver, { networks: [] })
+    const refused = 'Error: localhost: expected a public address, received one that is not allowed'
+    expect(await messagesOf(database, queue)).toMatchObject([{ last_error: refused }])
+    expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ lastError: refused })
+    expect(await sluice.endpoints.test(queue, 'e', { ...receiver.reach, networks: [] })).toMatchObject({
+      delivered: false,
+      error: refused,
+    })
+    expect(log.of('endpoint.refused')).toMatchObject([
+      { queue, endpoint: 'e', address: expect.stringMatching(/^(127\.0\.0\.1|::1)$/) },
+    ])
+  })
+
   test('lets no http and no other port through unless that is allowed', async ({
     database,
     sluice,
