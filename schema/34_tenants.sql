@@ -131,7 +131,7 @@ BEGIN
   room := sluice_private.count_of_tenant(queue, tenant, most);
   IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
     SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
-    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+    FROM sluice_private.fit_permits(queue, tenant, sluice_private.most_in_flight(queue, tenant), room) f;
   END IF;
 END
 $$;
