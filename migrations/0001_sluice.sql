@@ -3373,28 +3373,39 @@ BEGIN
 END
 $$;
 
--- Shares a claim out among tenants, and messages without one.
+-- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
+-- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
+-- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
+-- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now.
 CREATE FUNCTION sluice_private.share_out(
-  queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
-  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, settings sluice.queue, OUT granted integer,
+  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   by_worker boolean := turn IS NOT NULL;
+  any_keyed boolean := EXISTS (
+    SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
+      ORDER BY m.slot, m.id LIMIT 1) k
+  );
 BEGIN
   IF turn IS NULL THEN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
+  END IF;
+  turn := coalesce(turn, '');
+  -- Who claims once and goes does not note this turn: by chance, so that the others have theirs as well.
+  IF apart AND any_keyed AND keyed_share > 0 AND (by_worker OR random() < 0.5) THEN
+    keyed := 'turn';
+    granted := least(most, keyed_share);
+    wrapped := true;
+    RETURN;
   END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
   FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
-    others := EXISTS (
-      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
-        ORDER BY m.slot, m.id LIMIT 1) keyed
-    ) OR sluice_private.untenanted(queue, 1) <> '{}';
-    IF others THEN
+    IF any_keyed AND keyed_share IS NULL OR sluice_private.untenanted(queue, 1) <> '{}' THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
     END IF;
@@ -3402,6 +3413,9 @@ BEGIN
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
   IF granted > 0 THEN
     wait_ms := NULL;
+  ELSIF any_keyed AND keyed_share IS NOT NULL THEN
+    keyed := 'only';
+    granted := most;
   END IF;
 END
 $$;
@@ -3442,10 +3456,12 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. The settings are those without which a plan could read or sort a backlog.
+-- it needs. With messages granted it is that of the tenants. keyed_share, keyed: see sluice_private.share_out. The settings are
+-- those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
-  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
+  keyed_share integer DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3477,17 +3493,25 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
-  FROM sluice_private.share_out(queue, taken, turn, apart, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  IF keyed IS NOT NULL THEN
+    tenants := NULL;
+    shares := NULL;
+    permits := settings.concurrency IS NOT NULL;
+    tokens := settings.rate IS NOT NULL;
+  END IF;
   IF settings.rate IS NOT NULL AND granted < taken THEN
     PERFORM sluice_private.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
   END IF;
 END
 $$;
 
--- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
+-- Locks messages of tenants, and the permits that they need. surplus: more permits than messages. keyed: of messages without a
+-- tenant those with an ordering key too.
 CREATE FUNCTION sluice_private.lock_shares(
-  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
+  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean, keyed boolean DEFAULT true
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3507,7 +3531,8 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice_private.lock_due(queue, allowed, false);
+      taken := CASE WHEN keyed THEN sluice_private.lock_due(queue, allowed, false)
+                    ELSE sluice_private.lock_untenanted(queue, allowed) END;
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
         allowed := sluice_private.lock_permits(queue, tenants[at], allowed);
