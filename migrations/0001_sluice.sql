@@ -788,6 +788,8 @@ CREATE TABLE sluice.endpoint (
   headers         jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
     CHECK (jsonb_typeof(headers) = 'object'),
   ordered         boolean     NOT NULL DEFAULT false,
+  -- So many of its messages may be in flight; null: as many as the queue allows a tenant.
+  concurrency     integer     CONSTRAINT "concurrency: 1 to 10,000" CHECK (concurrency BETWEEN 1 AND 10000),
   -- As whsec_ and base64. The old one signs as well until its time is over.
   secret          text        NOT NULL,
   old_secret      text,
@@ -1674,10 +1676,31 @@ BEGIN
 END
 $$;
 
+-- Fails if a queue no longer limits its tenants, and one of its endpoints has a limit of its own, which would end with that.
+CREATE FUNCTION sluice_private.check_endpoint_limits(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  limited text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL) THEN
+    SELECT e.name INTO limited FROM sluice.endpoint e WHERE e.queue = queue AND e.concurrency IS NOT NULL
+    ORDER BY e.name LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'tenant_concurrency: expected a number, because endpoint "%" has a concurrency, received null', limited
+        USING ERRCODE = 'SL081', HINT = 'Set the endpoints of the queue without a concurrency first.';
+    END IF;
+  END IF;
+END
+$$;
+
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by, 'set', settings);
+  IF settings ? 'tenant_concurrency' THEN
+    PERFORM sluice_private.check_endpoint_limits(queue);
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -1875,6 +1898,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   -- A worker may write any name, and this one gets into a command.
   WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
   ORDER BY n.distance, n.name LIMIT 1
+$$;
+
+-- How to double a limit of tenants in flight: that of the queue, or that of an endpoint with one of its own.
+CREATE FUNCTION sluice_private.raise_limit(queue text, endpoint text, most integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN endpoint IS NULL THEN format('npx sluice queue set %s --tenant-concurrency %s', queue, least(most * 2, 10000))
+    ELSE format('npx sluice endpoint get %s %s # and set it with --concurrency %s', queue, endpoint, least(most * 2, 10000)) END
 $$;
 
 -- schema/30_enqueue.sql
@@ -2279,10 +2309,10 @@ END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
--- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting. Returns
--- those that are buried.
+-- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting: not sooner than
+-- at_least. Returns those that are buried.
 CREATE FUNCTION sluice_private.fail_locked(
-  queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
+  queue text, ids bigint[], max_attempts integer, delay interval, at_least interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2297,10 +2327,10 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
+         array_agg(now_at + coalesce(delay, greatest(at_least, sluice_private.retry_after(coalesce(
            policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}')
                                                                ELSE retry END
-         ), m.tries))) FILTER (WHERE m.tries < m.most)
+         ), m.tries)))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM (
     SELECT m.id, m.retry_policy, coalesce(m.max_attempts, max_attempts) AS most,
@@ -2717,6 +2747,21 @@ BEGIN
 END
 $$;
 
+-- How many messages of a queue (tenant '') or of one of its tenants may be in flight; null: any number. A tenant that is an
+-- endpoint may have its own limit, which counts while the queue limits tenants. STABLE: in a statement it sees what that sees.
+CREATE FUNCTION sluice_private.most_in_flight(queue text, tenant text) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN (
+    SELECT CASE WHEN tenant = '' THEN q.concurrency WHEN q.tenant_concurrency IS NOT NULL THEN coalesce(
+      (SELECT e.concurrency FROM sluice.endpoint e WHERE e.queue = queue AND e.name = tenant LIMIT 1), q.tenant_concurrency
+    ) END
+    FROM sluice.queue q WHERE q.queue = queue
+  );
+END
+$$;
+
 -- The highest number of a permit, 0 if there is none. Numbers begin at 1: there are no more rows than it says.
 CREATE FUNCTION sluice_private.last_permit(queue text, tenant text) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -2754,8 +2799,7 @@ BEGIN
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
       AND (SELECT sluice_private.count_permits(queue, tenant, l.most) <= l.most
-           FROM (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END AS most
-                 FROM sluice.queue q WHERE q.queue = queue) l)
+           FROM (SELECT sluice_private.most_in_flight(queue, tenant) AS most OFFSET 0) l)
     ORDER BY p.lease, p.n
     LIMIT (SELECT most)
     FOR UPDATE OF p SKIP LOCKED
@@ -3218,7 +3262,7 @@ BEGIN
   room := sluice_private.count_of_tenant(queue, tenant, most);
   IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
     SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
-    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+    FROM sluice_private.fit_permits(queue, tenant, sluice_private.most_in_flight(queue, tenant), room) f;
   END IF;
 END
 $$;
@@ -3329,29 +3373,39 @@ BEGIN
 END
 $$;
 
--- Shares a claim out among tenants, and messages without one.
+-- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
+-- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
+-- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
+-- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now.
 CREATE FUNCTION sluice_private.share_out(
-  queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
-  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, settings sluice.queue, OUT granted integer,
+  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  others boolean;
   by_worker boolean := turn IS NOT NULL;
+  any_keyed boolean := EXISTS (
+    SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
+      ORDER BY m.slot, m.id LIMIT 1) k
+  );
 BEGIN
   IF turn IS NULL THEN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
   END IF;
+  turn := coalesce(turn, '');
+  -- Who claims once and goes does not note this turn: by chance, so that the others have theirs as well.
+  IF apart AND any_keyed AND keyed_share > 0 AND (by_worker OR random() < 0.5) THEN
+    keyed := 'turn';
+    granted := least(most, keyed_share);
+    wrapped := true;
+    RETURN;
+  END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice_private.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
-    others := EXISTS (
-      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
-        ORDER BY m.slot, m.id LIMIT 1) keyed
-    ) OR sluice_private.untenanted(queue, 1) <> '{}';
-    IF others THEN
+    IF any_keyed AND keyed_share IS NULL OR sluice_private.untenanted(queue, 1) <> '{}' THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
     END IF;
@@ -3359,6 +3413,9 @@ BEGIN
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
   IF granted > 0 THEN
     wait_ms := NULL;
+  ELSIF any_keyed AND keyed_share IS NOT NULL THEN
+    keyed := 'only';
+    granted := most;
   END IF;
 END
 $$;
@@ -3399,10 +3456,12 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. The settings are those without which a plan could read or sort a backlog.
+-- it needs. With messages granted it is that of the tenants. keyed_share, keyed: see sluice_private.share_out. The settings are
+-- those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
-  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
+  keyed_share integer DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3434,17 +3493,25 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
-  FROM sluice_private.share_out(queue, taken, turn, apart, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  IF keyed IS NOT NULL THEN
+    tenants := NULL;
+    shares := NULL;
+    permits := settings.concurrency IS NOT NULL;
+    tokens := settings.rate IS NOT NULL;
+  END IF;
   IF settings.rate IS NOT NULL AND granted < taken THEN
     PERFORM sluice_private.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
   END IF;
 END
 $$;
 
--- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
+-- Locks messages of tenants, and the permits that they need. surplus: more permits than messages. keyed: of messages without a
+-- tenant those with an ordering key too.
 CREATE FUNCTION sluice_private.lock_shares(
-  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
+  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean, keyed boolean DEFAULT true
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3464,7 +3531,8 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice_private.lock_due(queue, allowed, false);
+      taken := CASE WHEN keyed THEN sluice_private.lock_due(queue, allowed, false)
+                    ELSE sluice_private.lock_untenanted(queue, allowed) END;
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
         allowed := sluice_private.lock_permits(queue, tenants[at], allowed);
@@ -3571,8 +3639,9 @@ $$;
 -- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval)
-RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(
+  outcome text, delay interval, at_least interval, reason text, error text, dedupe_for interval
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -3584,6 +3653,11 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
   PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
+  IF at_least IS NOT NULL AND (outcome <> 'retry' OR delay IS NOT NULL) THEN
+    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %', at_least, outcome
+      USING ERRCODE = '22023', HINT = 'A delay replaces the retry policy, and at_least does not.';
+  END IF;
+  PERFORM sluice_private.check_time('at_least', at_least, 'Zero leaves the time to the retry policy.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
@@ -3938,7 +4012,8 @@ CREATE FUNCTION sluice.claim_settle(
   reason      text     DEFAULT NULL,
   error       text     DEFAULT NULL,
   policies    jsonb    DEFAULT NULL,
-  dedupe_for  interval DEFAULT NULL
+  dedupe_for  interval DEFAULT NULL,
+  at_least    interval DEFAULT NULL
 ) RETURNS TABLE (id bigint, result text, written text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3953,7 +4028,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
-  PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  at_least := sluice_private.in_seconds(at_least);
+  PERFORM sluice_private.check_outcome(outcome, delay, at_least, reason, error, dedupe_for);
   -- As much as of a handler's error.
   error := left(error, 4000);
   reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
@@ -3968,7 +4044,7 @@ BEGIN
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice_private.fail_locked(
-        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay,
+        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, at_least,
         coalesce(error, 'The claim asked for a retry'), settings.retry, policies
       );
     WHEN 'snooze' THEN
@@ -3999,8 +4075,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
-  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay or at_least, error), '
+  'snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
   'that was written. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (
@@ -7783,6 +7859,18 @@ BEGIN
 END
 $$;
 
+-- Ends a change of an endpoint, if there was one: notes the action and wakes the workers of its queue. Returns whether there was.
+CREATE FUNCTION sluice_private.note_endpoint(changed boolean, action text, queue text, name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF changed THEN
+    PERFORM sluice_private.note_action(action, queue, 1, name);
+    PERFORM sluice_private.wake(queue);
+  END IF;
+  RETURN changed;
+END
+$$;
+
 -- A secret of 32 bytes, of which 244 bits are random: two UUIDs, each of the server's strong random bytes.
 CREATE FUNCTION sluice_private.new_secret() RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -7812,7 +7900,7 @@ $$;
 -- Fails unless an endpoint fits its table: the error of a constraint would quote the whole row, with the secret. The library checks
 -- the names of headers as well, before it sends them.
 CREATE FUNCTION sluice_private.check_endpoint(
-  queue text, name text, url text, owner text, types text[], headers jsonb
+  queue text, name text, url text, owner text, types text[], headers jsonb, ordered boolean, concurrency integer
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -7851,6 +7939,13 @@ BEGIN
   ) THEN
     RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
   END IF;
+  IF concurrency NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'concurrency: expected 1 to 10,000, received %', concurrency USING ERRCODE = '22023';
+  END IF;
+  IF ordered AND concurrency IS NOT NULL THEN
+    RAISE EXCEPTION 'concurrency: expected none with ordered, received %', concurrency
+      USING ERRCODE = '22023', HINT = 'An ordered endpoint has one message in flight.';
+  END IF;
 END
 $$;
 
@@ -7864,6 +7959,20 @@ BEGIN
     AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name <> name)
   THEN
     PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
+  END IF;
+END
+$$;
+
+-- The limit of an endpoint needs the turns that claims of a queue give to tenants only while it limits them. The lock keeps that
+-- limit until the endpoint is there for sluice.queue_set to see.
+CREATE FUNCTION sluice_private.require_limited_tenants(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL FOR SHARE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'concurrency: expected a queue with tenant_concurrency, received queue "%" without it', queue
+      USING ERRCODE = 'SL081', HINT = 'Give the queue a tenant_concurrency first.';
   END IF;
 END
 $$;
@@ -7891,22 +8000,23 @@ CREATE FUNCTION sluice.endpoint_set(
   types   text[]  DEFAULT NULL,
   headers jsonb   DEFAULT '{}',
   ordered boolean DEFAULT false,
-  secret  text    DEFAULT NULL
+  secret  text    DEFAULT NULL,
+  concurrency integer DEFAULT NULL
 ) RETURNS TABLE (outcome text, new_secret text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
   had sluice.endpoint;
 BEGIN
-  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers);
+  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers, ordered, concurrency);
   IF secret IS NOT NULL THEN
     PERFORM sluice_private.check_secret(secret);
   END IF;
   headers := coalesce(headers, '{}');
   ordered := coalesce(ordered, false);
   new_secret := coalesce(secret, sluice_private.new_secret());
-  INSERT INTO sluice.endpoint (queue, name, url, owner, types, headers, ordered, secret, changed_by)
-  VALUES (queue, name, url, owner, types, headers, ordered, new_secret, sluice_private.actor())
+  INSERT INTO sluice.endpoint (queue, name, url, owner, types, headers, ordered, concurrency, secret, changed_by)
+  VALUES (queue, name, url, owner, types, headers, ordered, concurrency, new_secret, sluice_private.actor())
   ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
   IF FOUND THEN
     outcome := 'created';
@@ -7914,16 +8024,22 @@ BEGIN
   ELSE
     new_secret := NULL;
     SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
-    outcome := CASE WHEN (had.url, had.owner, had.types, had.headers, had.ordered, had.secret)
-      IS NOT DISTINCT FROM (url, owner, types, headers, ordered, coalesce(secret, had.secret))
+    outcome := CASE WHEN (had.url, had.owner, had.types, had.headers, had.ordered, had.concurrency, had.secret)
+      IS NOT DISTINCT FROM (url, owner, types, headers, ordered, concurrency, coalesce(secret, had.secret))
       THEN 'unchanged' ELSE 'changed' END;
+  END IF;
+  IF concurrency IS NOT NULL THEN
+    PERFORM sluice_private.require_limited_tenants(queue);
   END IF;
   IF outcome = 'changed' THEN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
-      secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
+      concurrency = concurrency, secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
     IF url <> had.url THEN
       PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
+    IF concurrency IS DISTINCT FROM had.concurrency THEN
+      PERFORM sluice_private.wake(queue);
     END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
@@ -7934,7 +8050,8 @@ END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_set IS
   'Makes an endpoint, or changes it to what is given. outcome: created, changed or unchanged. new_secret: of one that is '
-  'created. Without secret a new endpoint gets one, and any other keeps its own.';
+  'created. Without secret a new endpoint gets one, and any other keeps its own. concurrency: how many of its messages '
+  'may be in flight; NULL: as many as the queue allows a tenant.';
 
 CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -7949,12 +8066,7 @@ BEGIN
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was_open THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(NOT was_open, 'endpoint.enable', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
@@ -7999,10 +8111,9 @@ BEGIN
     old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
     secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
   WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
+  IF NOT sluice_private.note_endpoint(FOUND, 'endpoint.rotate', queue, name) THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
-  PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
   RETURN chosen;
 END
 $$;
@@ -8014,12 +8125,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.delete', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(FOUND, 'endpoint.delete', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_delete IS
@@ -8776,9 +8882,11 @@ WITH clock AS MATERIALIZED (
     coalesce(t.rate_burst, t.rate) AS burst
   FROM with_limits t
   UNION ALL
-  SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
+  SELECT t.queue, c.tenant, CASE WHEN t.tenant_concurrency IS NOT NULL THEN coalesce(e.concurrency, t.tenant_concurrency) END,
+    t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
     coalesce(t.tenant_rate_burst, t.tenant_rate)
   FROM with_limits t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
+  LEFT JOIN sluice.endpoint e ON e.queue = c.queue AND e.name = c.tenant
   WHERE t.tenant_concurrency IS NOT NULL OR t.tenant_rate IS NOT NULL
 )
 SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_flight, 0) AS in_flight, l.rate,
@@ -9309,7 +9417,7 @@ $$;
 CREATE VIEW sluice.endpoints AS
 SELECT e.queue, e.name, e.owner, e.url, e.types,
        ARRAY(SELECT h.name FROM jsonb_object_keys(e.headers) AS h (name) ORDER BY h.name COLLATE "C") AS header_names,
-       e.ordered, e.state, e.disabled_at, e.disabled_by, e.disabled_reason, e.closed_until, e.failing_since,
+       e.ordered, e.concurrency, e.state, e.disabled_at, e.disabled_by, e.disabled_reason, e.closed_until, e.failing_since,
        e.attempts, e.successes, e.last_status, e.last_error, e.last_success_at, e.last_failure_at,
        CASE WHEN e.old_secret_until > clock_timestamp() THEN e.old_secret_until END AS old_secret_until,
        e.created_at, e.changed_at, e.changed_by
@@ -9323,6 +9431,7 @@ url: The address of its requests.
 types: The types of event that it gets; null: all.
 header_names: The names of the headers that its requests have beside those of webhooks.
 ordered: True: it gets one event after another.
+concurrency: How many of its messages may be in flight; null: as many as the queue allows a tenant.
 state: enabled, disabled (its messages wait) or gone (it has answered 410, and its messages become dead letters).
 disabled_at: When it was disabled; null: it is enabled.
 disabled_by: The person or login that disabled it; of a worker its login.
@@ -10265,23 +10374,24 @@ $$;
 CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH held AS MATERIALIZED (
-    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since,
+           coalesce(e.concurrency, q.tenant_concurrency) AS most, e.name AS endpoint,
            coalesce(f.worker, 'claim ' || f.claim) AS holder
     FROM sluice.in_flight f
     JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
     JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    LEFT JOIN sluice.endpoint e ON e.queue = m.queue AND e.name = m.tenant AND e.concurrency IS NOT NULL
     WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
   ), full_up AS MATERIALIZED (
-    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+    SELECT h.queue, h.tenant, h.most, h.endpoint, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
            (array_agg(h.holder ORDER BY h.since))[1] AS holder
     FROM held h WHERE h.since < sluice_private.clock() - open_for
-    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+    GROUP BY h.queue, h.tenant, h.most, h.endpoint HAVING count(*) >= h.most
   )
   SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
          format('The tenant''s limit of %s in flight has been used up for %s, by message %s in %s; others of it are due',
            sluice_private.counted(t.most, 'message'), sluice_private.duration_words_of(sluice_private.clock() - t.since), t.id, t.holder),
-         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
-           t.most * 2)
+         format('npx sluice message cancel %s %s # or: %s', t.queue, t.id, sluice_private.raise_limit(t.queue, t.endpoint, t.most))
   FROM full_up t
   WHERE EXISTS (
     SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
@@ -11219,8 +11329,8 @@ CREATE FUNCTION sluice_private.why_no_permit(queue text, tenant text, locks json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  most integer := (SELECT CASE tenant WHEN '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q
-    WHERE q.queue = queue);
+  most integer := sluice_private.most_in_flight(queue, tenant);
+  endpoint text := (SELECT e.name FROM sluice.endpoint e WHERE e.queue = queue AND e.name = tenant AND e.concurrency IS NOT NULL);
   taken bigint;
   holders jsonb;
   words text;
@@ -11239,8 +11349,8 @@ BEGIN
         CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
       details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
         'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
-        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
+      remedy => CASE tenant WHEN '' THEN format('npx sluice queue set %s --concurrency %s', queue, least(most * 2, 10000))
+        ELSE sluice_private.raise_limit(queue, endpoint, most) END);
   END IF;
 END
 $$;

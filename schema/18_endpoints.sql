@@ -21,6 +21,8 @@ CREATE TABLE sluice.endpoint (
   headers         jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object"
     CHECK (jsonb_typeof(headers) = 'object'),
   ordered         boolean     NOT NULL DEFAULT false,
+  -- So many of its messages may be in flight; null: as many as the queue allows a tenant.
+  concurrency     integer     CONSTRAINT "concurrency: 1 to 10,000" CHECK (concurrency BETWEEN 1 AND 10000),
   -- As whsec_ and base64. The old one signs as well until its time is over.
   secret          text        NOT NULL,
   old_secret      text,

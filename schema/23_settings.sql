@@ -243,10 +243,31 @@ BEGIN
 END
 $$;
 
+-- Fails if a queue no longer limits its tenants, and one of its endpoints has a limit of its own, which would end with that.
+CREATE FUNCTION sluice_private.check_endpoint_limits(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  limited text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL) THEN
+    SELECT e.name INTO limited FROM sluice.endpoint e WHERE e.queue = queue AND e.concurrency IS NOT NULL
+    ORDER BY e.name LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'tenant_concurrency: expected a number, because endpoint "%" has a concurrency, received null', limited
+        USING ERRCODE = 'SL081', HINT = 'Set the endpoints of the queue without a concurrency first.';
+    END IF;
+  END IF;
+END
+$$;
+
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   PERFORM sluice_private.change_queue(queue, sluice_private.settings_columns(settings), by, 'set', settings);
+  IF settings ? 'tenant_concurrency' THEN
+    PERFORM sluice_private.check_endpoint_limits(queue);
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS

@@ -83,3 +83,10 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE n.distance IS NOT NULL AND n.name <> given AND n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'
   ORDER BY n.distance, n.name LIMIT 1
 $$;
+
+-- How to double a limit of tenants in flight: that of the queue, or that of an endpoint with one of its own.
+CREATE FUNCTION sluice_private.raise_limit(queue text, endpoint text, most integer) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN endpoint IS NULL THEN format('npx sluice queue set %s --tenant-concurrency %s', queue, least(most * 2, 10000))
+    ELSE format('npx sluice endpoint get %s %s # and set it with --concurrency %s', queue, endpoint, least(most * 2, 10000)) END
+$$;

@@ -218,10 +218,10 @@ END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
--- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting. Returns
--- those that are buried.
+-- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting: not sooner than
+-- at_least. Returns those that are buried.
 CREATE FUNCTION sluice_private.fail_locked(
-  queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
+  queue text, ids bigint[], max_attempts integer, delay interval, at_least interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -236,10 +236,10 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(sluice_private.spent_reason(m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
+         array_agg(now_at + coalesce(delay, greatest(at_least, sluice_private.retry_after(coalesce(
            policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}')
                                                                ELSE retry END
-         ), m.tries))) FILTER (WHERE m.tries < m.most)
+         ), m.tries)))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM (
     SELECT m.id, m.retry_policy, coalesce(m.max_attempts, max_attempts) AS most,

@@ -13,6 +13,21 @@ BEGIN
 END
 $$;
 
+-- How many messages of a queue (tenant '') or of one of its tenants may be in flight; null: any number. A tenant that is an
+-- endpoint may have its own limit, which counts while the queue limits tenants. STABLE: in a statement it sees what that sees.
+CREATE FUNCTION sluice_private.most_in_flight(queue text, tenant text) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN (
+    SELECT CASE WHEN tenant = '' THEN q.concurrency WHEN q.tenant_concurrency IS NOT NULL THEN coalesce(
+      (SELECT e.concurrency FROM sluice.endpoint e WHERE e.queue = queue AND e.name = tenant LIMIT 1), q.tenant_concurrency
+    ) END
+    FROM sluice.queue q WHERE q.queue = queue
+  );
+END
+$$;
+
 -- The highest number of a permit, 0 if there is none. Numbers begin at 1: there are no more rows than it says.
 CREATE FUNCTION sluice_private.last_permit(queue text, tenant text) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -50,8 +65,7 @@ BEGIN
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
       AND (SELECT sluice_private.count_permits(queue, tenant, l.most) <= l.most
-           FROM (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END AS most
-                 FROM sluice.queue q WHERE q.queue = queue) l)
+           FROM (SELECT sluice_private.most_in_flight(queue, tenant) AS most OFFSET 0) l)
     ORDER BY p.lease, p.n
     LIMIT (SELECT most)
     FOR UPDATE OF p SKIP LOCKED

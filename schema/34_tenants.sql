@@ -131,7 +131,7 @@ BEGIN
   room := sluice_private.count_of_tenant(queue, tenant, most);
   IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
     SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
-    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+    FROM sluice_private.fit_permits(queue, tenant, sluice_private.most_in_flight(queue, tenant), room) f;
   END IF;
 END
 $$;
@@ -242,29 +242,39 @@ BEGIN
 END
 $$;
 
--- Shares a claim out among tenants, and messages without one.
+-- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
+-- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
+-- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
+-- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now.
 CREATE FUNCTION sluice_private.share_out(
-  queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
-  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, settings sluice.queue, OUT granted integer,
+  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  others boolean;
   by_worker boolean := turn IS NOT NULL;
+  any_keyed boolean := EXISTS (
+    SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
+      ORDER BY m.slot, m.id LIMIT 1) k
+  );
 BEGIN
   IF turn IS NULL THEN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
   END IF;
+  turn := coalesce(turn, '');
+  -- Who claims once and goes does not note this turn: by chance, so that the others have theirs as well.
+  IF apart AND any_keyed AND keyed_share > 0 AND (by_worker OR random() < 0.5) THEN
+    keyed := 'turn';
+    granted := least(most, keyed_share);
+    wrapped := true;
+    RETURN;
+  END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice_private.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
-    others := EXISTS (
-      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
-        ORDER BY m.slot, m.id LIMIT 1) keyed
-    ) OR sluice_private.untenanted(queue, 1) <> '{}';
-    IF others THEN
+    IF any_keyed AND keyed_share IS NULL OR sluice_private.untenanted(queue, 1) <> '{}' THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
     END IF;
@@ -272,6 +282,9 @@ BEGIN
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
   IF granted > 0 THEN
     wait_ms := NULL;
+  ELSIF any_keyed AND keyed_share IS NOT NULL THEN
+    keyed := 'only';
+    granted := most;
   END IF;
 END
 $$;

@@ -32,10 +32,12 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. The settings are those without which a plan could read or sort a backlog.
+-- it needs. With messages granted it is that of the tenants. keyed_share, keyed: see sluice_private.share_out. The settings are
+-- those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
-  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
+  keyed_share integer DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -67,17 +69,25 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
-  FROM sluice_private.share_out(queue, taken, turn, apart, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  IF keyed IS NOT NULL THEN
+    tenants := NULL;
+    shares := NULL;
+    permits := settings.concurrency IS NOT NULL;
+    tokens := settings.rate IS NOT NULL;
+  END IF;
   IF settings.rate IS NOT NULL AND granted < taken THEN
     PERFORM sluice_private.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
   END IF;
 END
 $$;
 
--- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
+-- Locks messages of tenants, and the permits that they need. surplus: more permits than messages. keyed: of messages without a
+-- tenant those with an ordering key too.
 CREATE FUNCTION sluice_private.lock_shares(
-  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
+  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean, keyed boolean DEFAULT true
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -97,7 +107,8 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice_private.lock_due(queue, allowed, false);
+      taken := CASE WHEN keyed THEN sluice_private.lock_due(queue, allowed, false)
+                    ELSE sluice_private.lock_untenanted(queue, allowed) END;
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
         allowed := sluice_private.lock_permits(queue, tenants[at], allowed);

@@ -1,8 +1,9 @@
 -- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval)
-RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(
+  outcome text, delay interval, at_least interval, reason text, error text, dedupe_for interval
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -14,6 +15,11 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
   END IF;
   PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
+  IF at_least IS NOT NULL AND (outcome <> 'retry' OR delay IS NOT NULL) THEN
+    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %', at_least, outcome
+      USING ERRCODE = '22023', HINT = 'A delay replaces the retry policy, and at_least does not.';
+  END IF;
+  PERFORM sluice_private.check_time('at_least', at_least, 'Zero leaves the time to the retry policy.');
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';

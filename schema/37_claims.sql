@@ -180,7 +180,8 @@ CREATE FUNCTION sluice.claim_settle(
   reason      text     DEFAULT NULL,
   error       text     DEFAULT NULL,
   policies    jsonb    DEFAULT NULL,
-  dedupe_for  interval DEFAULT NULL
+  dedupe_for  interval DEFAULT NULL,
+  at_least    interval DEFAULT NULL
 ) RETURNS TABLE (id bigint, result text, written text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -195,7 +196,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_isolation();
   delay := sluice_private.in_seconds(delay);
-  PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  at_least := sluice_private.in_seconds(at_least);
+  PERFORM sluice_private.check_outcome(outcome, delay, at_least, reason, error, dedupe_for);
   -- As much as of a handler's error.
   error := left(error, 4000);
   reason := CASE WHEN reason ~ '[^[:space:]]' THEN left(reason, 4000) END;
@@ -210,7 +212,7 @@ BEGIN
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice_private.fail_locked(
-        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay,
+        queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, at_least,
         coalesce(error, 'The claim asked for a retry'), settings.retry, policies
       );
     WHEN 'snooze' THEN
@@ -241,8 +243,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze '
-  '(delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay or at_least, error), '
+  'snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other. written: the outcome '
   'that was written. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (

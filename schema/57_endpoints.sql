@@ -11,6 +11,18 @@ BEGIN
 END
 $$;
 
+-- Ends a change of an endpoint, if there was one: notes the action and wakes the workers of its queue. Returns whether there was.
+CREATE FUNCTION sluice_private.note_endpoint(changed boolean, action text, queue text, name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF changed THEN
+    PERFORM sluice_private.note_action(action, queue, 1, name);
+    PERFORM sluice_private.wake(queue);
+  END IF;
+  RETURN changed;
+END
+$$;
+
 -- A secret of 32 bytes, of which 244 bits are random: two UUIDs, each of the server's strong random bytes.
 CREATE FUNCTION sluice_private.new_secret() RETURNS text
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -40,7 +52,7 @@ $$;
 -- Fails unless an endpoint fits its table: the error of a constraint would quote the whole row, with the secret. The library checks
 -- the names of headers as well, before it sends them.
 CREATE FUNCTION sluice_private.check_endpoint(
-  queue text, name text, url text, owner text, types text[], headers jsonb
+  queue text, name text, url text, owner text, types text[], headers jsonb, ordered boolean, concurrency integer
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -79,6 +91,13 @@ BEGIN
   ) THEN
     RAISE EXCEPTION 'headers: expected strings as values, received others' USING ERRCODE = '22023';
   END IF;
+  IF concurrency NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'concurrency: expected 1 to 10,000, received %', concurrency USING ERRCODE = '22023';
+  END IF;
+  IF ordered AND concurrency IS NOT NULL THEN
+    RAISE EXCEPTION 'concurrency: expected none with ordered, received %', concurrency
+      USING ERRCODE = '22023', HINT = 'An ordered endpoint has one message in flight.';
+  END IF;
 END
 $$;
 
@@ -92,6 +111,20 @@ BEGIN
     AND NOT EXISTS (SELECT FROM sluice.endpoint e WHERE e.queue = queue AND e.name <> name)
   THEN
     PERFORM sluice.queue_set(queue, '{"tenant_concurrency": 5}');
+  END IF;
+END
+$$;
+
+-- The limit of an endpoint needs the turns that claims of a queue give to tenants only while it limits them. The lock keeps that
+-- limit until the endpoint is there for sluice.queue_set to see.
+CREATE FUNCTION sluice_private.require_limited_tenants(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM FROM sluice.queue q WHERE q.queue = queue AND q.tenant_concurrency IS NOT NULL FOR SHARE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'concurrency: expected a queue with tenant_concurrency, received queue "%" without it', queue
+      USING ERRCODE = 'SL081', HINT = 'Give the queue a tenant_concurrency first.';
   END IF;
 END
 $$;
@@ -119,22 +152,23 @@ CREATE FUNCTION sluice.endpoint_set(
   types   text[]  DEFAULT NULL,
   headers jsonb   DEFAULT '{}',
   ordered boolean DEFAULT false,
-  secret  text    DEFAULT NULL
+  secret  text    DEFAULT NULL,
+  concurrency integer DEFAULT NULL
 ) RETURNS TABLE (outcome text, new_secret text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
   had sluice.endpoint;
 BEGIN
-  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers);
+  PERFORM sluice_private.check_endpoint(queue, name, url, owner, types, headers, ordered, concurrency);
   IF secret IS NOT NULL THEN
     PERFORM sluice_private.check_secret(secret);
   END IF;
   headers := coalesce(headers, '{}');
   ordered := coalesce(ordered, false);
   new_secret := coalesce(secret, sluice_private.new_secret());
-  INSERT INTO sluice.endpoint (queue, name, url, owner, types, headers, ordered, secret, changed_by)
-  VALUES (queue, name, url, owner, types, headers, ordered, new_secret, sluice_private.actor())
+  INSERT INTO sluice.endpoint (queue, name, url, owner, types, headers, ordered, concurrency, secret, changed_by)
+  VALUES (queue, name, url, owner, types, headers, ordered, concurrency, new_secret, sluice_private.actor())
   ON CONFLICT ON CONSTRAINT endpoint_pkey DO NOTHING;
   IF FOUND THEN
     outcome := 'created';
@@ -142,16 +176,22 @@ BEGIN
   ELSE
     new_secret := NULL;
     SELECT e.* INTO had FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name FOR UPDATE;
-    outcome := CASE WHEN (had.url, had.owner, had.types, had.headers, had.ordered, had.secret)
-      IS NOT DISTINCT FROM (url, owner, types, headers, ordered, coalesce(secret, had.secret))
+    outcome := CASE WHEN (had.url, had.owner, had.types, had.headers, had.ordered, had.concurrency, had.secret)
+      IS NOT DISTINCT FROM (url, owner, types, headers, ordered, concurrency, coalesce(secret, had.secret))
       THEN 'unchanged' ELSE 'changed' END;
+  END IF;
+  IF concurrency IS NOT NULL THEN
+    PERFORM sluice_private.require_limited_tenants(queue);
   END IF;
   IF outcome = 'changed' THEN
     UPDATE sluice.endpoint e SET url = url, owner = owner, types = types, headers = headers, ordered = ordered,
-      secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
+      concurrency = concurrency, secret = coalesce(secret, e.secret), changed_at = clock_timestamp(), changed_by = sluice_private.actor()
     WHERE e.queue = queue AND e.name = name;
     IF url <> had.url THEN
       PERFORM sluice_private.forget_failures(queue, name, had.state);
+    END IF;
+    IF concurrency IS DISTINCT FROM had.concurrency THEN
+      PERFORM sluice_private.wake(queue);
     END IF;
   END IF;
   IF outcome <> 'unchanged' THEN
@@ -162,7 +202,8 @@ END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_set IS
   'Makes an endpoint, or changes it to what is given. outcome: created, changed or unchanged. new_secret: of one that is '
-  'created. Without secret a new endpoint gets one, and any other keeps its own.';
+  'created. Without secret a new endpoint gets one, and any other keeps its own. concurrency: how many of its messages '
+  'may be in flight; NULL: as many as the queue allows a tenant.';
 
 CREATE FUNCTION sluice.endpoint_enable(queue text, name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -177,12 +218,7 @@ BEGIN
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  IF was_open THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.enable', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(NOT was_open, 'endpoint.enable', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
@@ -227,10 +263,9 @@ BEGIN
     old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
     secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
   WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
+  IF NOT sluice_private.note_endpoint(FOUND, 'endpoint.rotate', queue, name) THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
-  PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
   RETURN chosen;
 END
 $$;
@@ -242,12 +277,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  PERFORM sluice_private.note_action('endpoint.delete', queue, 1, name);
-  PERFORM sluice_private.wake(queue);
-  RETURN true;
+  RETURN sluice_private.note_endpoint(FOUND, 'endpoint.delete', queue, name);
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_delete IS

@@ -80,9 +80,11 @@ WITH clock AS MATERIALIZED (
     coalesce(t.rate_burst, t.rate) AS burst
   FROM with_limits t
   UNION ALL
-  SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
+  SELECT t.queue, c.tenant, CASE WHEN t.tenant_concurrency IS NOT NULL THEN coalesce(e.concurrency, t.tenant_concurrency) END,
+    t.tenant_rate, coalesce(t.tenant_rate_ms, 1000),
     coalesce(t.tenant_rate_burst, t.tenant_rate)
   FROM with_limits t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
+  LEFT JOIN sluice.endpoint e ON e.queue = c.queue AND e.name = c.tenant
   WHERE t.tenant_concurrency IS NOT NULL OR t.tenant_rate IS NOT NULL
 )
 SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_flight, 0) AS in_flight, l.rate,

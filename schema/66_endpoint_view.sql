@@ -5,7 +5,7 @@
 CREATE VIEW sluice.endpoints AS
 SELECT e.queue, e.name, e.owner, e.url, e.types,
        ARRAY(SELECT h.name FROM jsonb_object_keys(e.headers) AS h (name) ORDER BY h.name COLLATE "C") AS header_names,
-       e.ordered, e.state, e.disabled_at, e.disabled_by, e.disabled_reason, e.closed_until, e.failing_since,
+       e.ordered, e.concurrency, e.state, e.disabled_at, e.disabled_by, e.disabled_reason, e.closed_until, e.failing_since,
        e.attempts, e.successes, e.last_status, e.last_error, e.last_success_at, e.last_failure_at,
        CASE WHEN e.old_secret_until > clock_timestamp() THEN e.old_secret_until END AS old_secret_until,
        e.created_at, e.changed_at, e.changed_by
@@ -19,6 +19,7 @@ url: The address of its requests.
 types: The types of event that it gets; null: all.
 header_names: The names of the headers that its requests have beside those of webhooks.
 ordered: True: it gets one event after another.
+concurrency: How many of its messages may be in flight; null: as many as the queue allows a tenant.
 state: enabled, disabled (its messages wait) or gone (it has answered 410, and its messages become dead letters).
 disabled_at: When it was disabled; null: it is enabled.
 disabled_by: The person or login that disabled it; of a worker its login.

@@ -81,23 +81,24 @@ $$;
 CREATE FUNCTION sluice_private.doctor_tenants(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH held AS MATERIALIZED (
-    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since, q.tenant_concurrency AS most,
+    SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, m.tenant, f.claimed_at AS since,
+           coalesce(e.concurrency, q.tenant_concurrency) AS most, e.name AS endpoint,
            coalesce(f.worker, 'claim ' || f.claim) AS holder
     FROM sluice.in_flight f
     JOIN sluice.queue q ON q.queue = f.queue AND q.tenant_concurrency IS NOT NULL
     JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id AND m.tenant IS NOT NULL
+    LEFT JOIN sluice.endpoint e ON e.queue = m.queue AND e.name = m.tenant AND e.concurrency IS NOT NULL
     WHERE f.worker_alive IS NOT FALSE ORDER BY f.queue, f.id, f.claimed_at
   ), full_up AS MATERIALIZED (
-    SELECT h.queue, h.tenant, h.most, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
+    SELECT h.queue, h.tenant, h.most, h.endpoint, max(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id,
            (array_agg(h.holder ORDER BY h.since))[1] AS holder
     FROM held h WHERE h.since < sluice_private.clock() - open_for
-    GROUP BY h.queue, h.tenant, h.most HAVING count(*) >= h.most
+    GROUP BY h.queue, h.tenant, h.most, h.endpoint HAVING count(*) >= h.most
   )
   SELECT 'limits.tenant_stuck', 'warning', format('queue %s, tenant %s', t.queue, t.tenant),
          format('The tenant''s limit of %s in flight has been used up for %s, by message %s in %s; others of it are due',
            sluice_private.counted(t.most, 'message'), sluice_private.duration_words_of(sluice_private.clock() - t.since), t.id, t.holder),
-         format('npx sluice message cancel %s %s # or: npx sluice queue set %s --tenant-concurrency %s', t.queue, t.id, t.queue,
-           t.most * 2)
+         format('npx sluice message cancel %s %s # or: %s', t.queue, t.id, sluice_private.raise_limit(t.queue, t.endpoint, t.most))
   FROM full_up t
   WHERE EXISTS (
     SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (

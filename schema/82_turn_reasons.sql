@@ -29,8 +29,8 @@ CREATE FUNCTION sluice_private.why_no_permit(queue text, tenant text, locks json
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  most integer := (SELECT CASE tenant WHEN '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q
-    WHERE q.queue = queue);
+  most integer := sluice_private.most_in_flight(queue, tenant);
+  endpoint text := (SELECT e.name FROM sluice.endpoint e WHERE e.queue = queue AND e.name = tenant AND e.concurrency IS NOT NULL);
   taken bigint;
   holders jsonb;
   words text;
@@ -49,8 +49,8 @@ BEGIN
         CASE WHEN jsonb_array_length(holders) > 3 THEN ', and others more' END),
       details => jsonb_build_object('concurrency', most, 'taken', taken, 'holders', holders,
         'tenant', nullif(tenant, '')),
-      remedy => format('npx sluice queue set %s --%sconcurrency %s', queue,
-        CASE tenant WHEN '' THEN '' ELSE 'tenant-' END, least(most * 2, 10000)));
+      remedy => CASE tenant WHEN '' THEN format('npx sluice queue set %s --concurrency %s', queue, least(most * 2, 10000))
+        ELSE sluice_private.raise_limit(queue, endpoint, most) END);
   END IF;
 END
 $$;

@@ -42,6 +42,7 @@ export {
   type Message,
   type MessageState,
   type Outcome,
+  type RetryLaterOptions,
   retryLater,
   snooze,
 } from './message.ts'
@@ -88,7 +89,7 @@ export type { EndpointTest } from './operate/test-endpoint.ts'
 export type { WaitingFilter } from './operate/waiting-filter.ts'
 export type { WhichMessage } from './operate/which-message.ts'
 export type { Workers } from './operate/workers.ts'
-export type { OutboundOptions } from './outbound/options.ts'
+export type { OutboundAgents, OutboundOptions } from './outbound/options.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
 export type { Drained, RunningPipeline } from './pipeline/running-pipeline.ts'
 export type { BacklogOptions } from './plan/backlog.ts'

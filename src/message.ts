@@ -71,7 +71,12 @@ export interface EventMessage<Payload = unknown> extends Message<Payload> {
 /** What happens to a message: acked (removed), retried later, or moved to the dead letters. */
 export type Outcome =
   | { readonly kind: 'ack'; readonly dedupeForMs?: number | undefined }
-  | { readonly kind: 'retryLater'; readonly afterMs?: number | undefined; readonly error?: string | undefined }
+  | {
+      readonly kind: 'retryLater'
+      readonly afterMs?: number | undefined
+      readonly atLeastMs?: number | undefined
+      readonly error?: string | undefined
+    }
   | { readonly kind: 'snooze'; readonly afterMs: number }
   | { readonly kind: 'deadLetter'; readonly reason: string; readonly error?: string | undefined }
 
@@ -94,23 +99,38 @@ export function ackBy(name: string, options: { readonly dedupeFor?: Duration } =
   return { kind: 'ack', dedupeForMs: toMsWithin(`${name}.dedupeFor`, dedupeFor, '0ms') }
 }
 
+/** When a failed message is tried again, and why it has failed. */
+export interface RetryLaterOptions {
+  /** In how long. @default the retry policy says when */
+  readonly after?: Duration
+  /** The retry policy says when, but not sooner than this, such as the `Retry-After` of an HTTP server. */
+  readonly atLeast?: Duration
+  /** Why, for others to see. */
+  readonly error?: unknown
+}
+
 /**
- * Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when.
+ * Failed: try again, counting an attempt. Without `after` the retry policy says when, and with `atLeast` not sooner than that.
  *
  * @example return retryLater({ after: '5m' })
  * @throws SluiceError OPTION_INVALID
  */
-export function retryLater(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
+export function retryLater(options: RetryLaterOptions = {}): Outcome {
   return retryBy('retryLater', options)
 }
 
 /** As {@link retryLater}, with the name of the function for errors. */
-export function retryBy(name: string, options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
-  checkKeys(name, options, ['after', 'error'], `As in ${name}({ after: '5m' })`)
-  const { after, error } = options
+export function retryBy(name: string, options: RetryLaterOptions = {}): Outcome {
+  checkKeys(name, options, ['after', 'atLeast', 'error'], `As in ${name}({ after: '5m' })`)
+  const { after, atLeast, error } = options
+  if (after !== undefined && atLeast !== undefined) {
+    const remedy = 'after replaces the retry policy, and atLeast does not'
+    throw expected('OPTION_INVALID', name, 'after or atLeast', 'both', remedy)
+  }
   return {
     kind: 'retryLater',
     ...(after === undefined ? {} : { afterMs: toMs(after, `${name}.after`) }),
+    ...(atLeast === undefined ? {} : { atLeastMs: toMs(atLeast, `${name}.atLeast`) }),
     ...(error === undefined ? {} : { error: errorText(error) }),
   }
 }

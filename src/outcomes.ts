@@ -5,6 +5,7 @@ import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from './message.
 /** What an outcome is made of. */
 export interface OutcomeFields {
   readonly after?: Duration | undefined
+  readonly atLeast?: Duration | undefined
   readonly reason?: string | undefined
   readonly error?: unknown
   readonly dedupeFor?: Duration | undefined
@@ -32,11 +33,15 @@ export const OUTCOMES = {
     make: (what, { dedupeFor }) => ackBy(what, dedupeFor === undefined ? {} : { dedupeFor }),
   },
   retryLater: {
-    takes: ['after', 'error'],
+    takes: ['after', 'atLeast', 'error'],
     counted: 'retried',
     stays: true,
-    make: (what, { after, error }) =>
-      retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) }),
+    make: (what, { after, atLeast, error }) =>
+      retryBy(what, {
+        ...(after !== undefined && { after }),
+        ...(atLeast !== undefined && { atLeast }),
+        ...(error !== undefined && { error }),
+      }),
   },
   snooze: {
     needs: 'after',

@@ -81,14 +81,14 @@ BEGIN
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tenant, apart, noted_at) ON sluice.turn TO sluice_worker;
-  -- Of endpoints a claim sees which to pass over. Their secrets a worker gets by a function.
-  GRANT SELECT (queue, name, state, closed_until) ON sluice.endpoint TO sluice_worker;
+  -- Of endpoints a claim sees which to pass over, and their limits. Their secrets a worker gets by a function.
+  GRANT SELECT (queue, name, concurrency, state, closed_until) ON sluice.endpoint TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.endpoints_to_call TO sluice_worker, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice_private.note_attempts TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice_private.prepare_claim, sluice_private.count_claimable, sluice_private.lock_growth,
     sluice_private.fit_permits, sluice_private.lock_surplus, sluice_private.end_run_out, sluice_private.empty_permits,
     sluice_private.make_permits, sluice_private.count_free, sluice_private.count_permits, sluice_private.last_permit,
-    sluice_private.permit_taken, sluice_private.lock_permits, sluice_private.lease_permits, sluice_private.take_tokens,
+    sluice_private.permit_taken, sluice_private.most_in_flight, sluice_private.lock_permits, sluice_private.lease_permits, sluice_private.take_tokens,
     sluice_private.return_tokens, sluice_private.renew_permitted, sluice_private.lease_allowed,
     sluice_private.in_progress, sluice_private.full_xid, sluice_private.count_of_tenant, sluice_private.lock_of_tenant,
     sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.lock_due, sluice_private.pick_tenants,

@@ -104,7 +104,10 @@ export const PAGES: readonly ApiPage[] = [
     about: 'What a handler may return, and handlers by the type of a message.',
     guides: '[Retries](../../guides/retries.md)',
     sections: [
-      { heading: 'What a handler returns', names: ['ack', 'retryLater', 'snooze', 'deadLetter', 'Outcome'] },
+      {
+        heading: 'What a handler returns',
+        names: ['ack', 'retryLater', 'RetryLaterOptions', 'snooze', 'deadLetter', 'Outcome'],
+      },
       { heading: 'Handlers by type', names: ['routes', 'Route', 'RoutesOptions'] },
     ],
   },
@@ -229,7 +232,14 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Send',
-        names: ['Sluice.sendWebhook', 'WebhookEvent', 'Sluice.webhooks', 'WebhooksOptions', 'OutboundOptions'],
+        names: [
+          'Sluice.sendWebhook',
+          'WebhookEvent',
+          'Sluice.webhooks',
+          'WebhooksOptions',
+          'OutboundOptions',
+          'OutboundAgents',
+        ],
       },
       {
         heading: 'Their endpoints',

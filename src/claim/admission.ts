@@ -26,7 +26,7 @@ export interface Admission {
 }
 
 /** What a claim may take by the limits. */
-export type Admitted = Pick<ClaimRequest, 'most' | 'locked'>
+export type Admitted = Pick<ClaimRequest, 'most' | 'locked' | 'kind'>
 
 /** Nothing may be claimed for now. */
 export interface Nothing {

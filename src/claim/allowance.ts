@@ -13,8 +13,11 @@ import { hasExpired } from './has-expired.ts'
 export interface AllowedBy {
   readonly queue: string
   readonly control: Pick<Control, 'execute'>
-  claimed(found: number, isHandled: boolean, ofTenants: boolean): boolean
+  claimed(found: number, isHandled: boolean, of: ClaimedOf): boolean
 }
+
+/** Whose messages a claim was for: those of the whole queue, those of tenants, or those with ordering keys beside tenants. */
+export type ClaimedOf = 'queue' | 'tenants' | 'keys'
 
 /** What a claim of a queue with limits may take. Tokens that it does not use go back. */
 export class Allowance implements Admission {
@@ -35,16 +38,19 @@ export class Allowance implements Admission {
     send: (terms: Admitted) => Sent,
   ): Promise<Sent | Nothing> {
     connection.begin(limit)
-    const { most, locked } = await this.#lock(connection.execute)
-    if (most > 0 && locked?.length !== 0) return send({ most, locked })
+    const { most, locked, kind } = await this.#lock(connection.execute)
+    if (most > 0 && locked?.length !== 0) return send({ most, locked, kind })
     await connection.rollback()
     return this.#nothing(0)
   }
 
   nothing({ rows, nextDueMs, partial }: ClaimAnswer): Nothing {
+    const { keyed, waitMs } = this.#prepared
     // Messages that are not handled because the pipeline pauses or ends say nothing about the tenants.
     const missed = rows.length === 0 && this.#nothing(0).partial
-    return { kind: 'sleep', nextDueMs, partial: partial || missed }
+    // The tenants have not been asked, or wait for longer than the messages with keys.
+    const dueMs = keyed === undefined ? nextDueMs : earlier(nextDueMs, waitMs ?? null)
+    return { kind: 'sleep', nextDueMs: dueMs, partial: partial || missed || (keyed === 'turn' && rows.length === 0) }
   }
 
   /** The transaction would keep permits without messages. */
@@ -60,7 +66,7 @@ export class Allowance implements Admission {
 
   /** The messages of a claim begin, except those that had expired by then. */
   took({ rows, nowUs }: ClaimAnswer): void {
-    this.#limiter.claimed(rows.length, true, this.#ofTenants)
+    this.#limiter.claimed(rows.length, true, this.#of)
     this.#used = [...this.#used, ...rows.filter((row) => !hasExpired(row, nowUs))]
   }
 
@@ -70,17 +76,20 @@ export class Allowance implements Admission {
   }
 
   #nothing(found: number): Nothing {
-    return { kind: 'sleep', nextDueMs: null, partial: this.#limiter.claimed(found, false, this.#ofTenants) }
+    return { kind: 'sleep', nextDueMs: null, partial: this.#limiter.claimed(found, false, this.#of) }
   }
 
-  get #ofTenants(): boolean {
-    return this.#prepared.shares !== undefined
+  get #of(): ClaimedOf {
+    const { shares, keyed } = this.#prepared
+    if (keyed !== undefined) return 'keys'
+    return shares === undefined ? 'queue' : 'tenants'
   }
 
   async #lock(execute: Execute): Promise<Admitted & { readonly most: number }> {
     const { queue } = this.#limiter
-    const { granted, takesPermits, shares } = this.#prepared
-    if (shares === undefined) return { most: takesPermits ? await lockPermits(execute, queue, granted) : granted }
+    const { granted, takesPermits, shares, keyed } = this.#prepared
+    const kind = keyed === undefined ? undefined : 'keyed'
+    if (shares === undefined) return { most: takesPermits ? await lockPermits(execute, queue, granted) : granted, kind }
     const { ids, surplus } = await lockShares(execute, queue, granted, shares)
     // With permits to spare, one more is asked for: the claim goes back.
     return { most: ids.length + (surplus ? 1 : 0), locked: ids }
@@ -105,6 +114,10 @@ export class Allowance implements Admission {
       left = new Map([...left].filter(([tenant]) => busy.includes(tenant)))
     }
   }
+}
+
+function earlier(a: number | null, b: number | null): number | null {
+  return a === null || b === null ? (a ?? b) : Math.min(a, b)
 }
 
 const MOST_TRIES = 10

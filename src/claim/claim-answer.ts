@@ -52,6 +52,8 @@ export interface ClaimRequest {
   readonly lease?: Lease | undefined
   /** The messages to take: the transaction has locked them already. */
   readonly locked?: readonly string[] | undefined
+  /** Messages of this kind alone. @default both kinds in turn */
+  readonly kind?: MessageKind | undefined
 }
 
 /** A claim that has been sent; its answers may be awaited later. */

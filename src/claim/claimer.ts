@@ -106,7 +106,7 @@ export class Claimer {
   }
 
   #claimNext(connection: BatchConnection, terms: ClaimRequest): Promise<ClaimAnswer> {
-    const [kind = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
+    const [kind = 'unkeyed'] = terms.kind ? [terms.kind] : this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
     return this.#claim(connection, terms, kind, this.#fromBottom.delete(kind))
   }
 
@@ -119,7 +119,7 @@ export class Claimer {
     let scan = await (sent.scan ?? this.#scanSent(connection))
     let { partial } = first
     if (scan === undefined) {
-      const others = this.#kinds().filter((kind) => kind !== first.kind)
+      const others = this.#kindsOf(terms).filter((kind) => kind !== first.kind)
       const other = await this.#firstOf(connection, terms, others, false)
       if (other !== undefined && endsTransaction(other)) return other
       partial ||= other?.partial ?? false
@@ -206,7 +206,7 @@ export class Claimer {
   async #sweepFrom(connection: BatchConnection, terms: ClaimRequest): Promise<ClaimAnswer | undefined> {
     const started = performance.now()
     this.#fromBottom.clear()
-    const answer = await this.#firstOf(connection, terms, this.#kinds(), true)
+    const answer = await this.#firstOf(connection, terms, this.#kindsOf(terms), true)
     this.#sweep.ran(performance.now() - started)
     return answer
   }
@@ -247,7 +247,8 @@ export class Claimer {
   }
 
   /** In the order of the claim that has been sent. */
-  #kinds(): readonly MessageKind[] {
+  #kindsOf({ kind }: ClaimRequest): readonly MessageKind[] {
+    if (kind !== undefined) return [kind]
     return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 

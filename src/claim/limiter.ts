@@ -4,7 +4,7 @@ import type { Settings } from '../settings/settings.ts'
 import { scanQueue } from '../table/claim/queue-scan.ts'
 import { type Prepared, prepareClaim, type Turn } from '../table/limit/limits.ts'
 import { type Admission, type AdmittedDemand, type Nothing, UNLIMITED } from './admission.ts'
-import { Allowance, type AllowedBy } from './allowance.ts'
+import { Allowance, type AllowedBy, type ClaimedOf } from './allowance.ts'
 
 /**
  * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While
@@ -89,13 +89,17 @@ export class Limiter implements AllowedBy {
    *
    * @returns whether to claim again at once, if nothing is handled of this claim
    */
-  claimed(found: number, isHandled: boolean, ofTenants: boolean): boolean {
+  claimed(found: number, isHandled: boolean, of: ClaimedOf): boolean {
     if (isHandled) {
       this.#missed = 0
       return false
     }
-    if (found > 0) this.#found = found
-    this.#missed = found === 0 && ofTenants ? this.#missed + 1 : 0
+    if (found > 0) {
+      this.#found = found
+      // They have not had their turn after all.
+      if (of === 'keys' && this.#turn !== undefined) this.#turn = { ...this.#turn, beside: 0 }
+    }
+    this.#missed = found === 0 && of === 'tenants' ? this.#missed + 1 : 0
     return found > 0 || (this.#missed > 0 && this.#missed <= MOST_MISSED)
   }
 

@@ -14,9 +14,9 @@ export function toOutcome(
   if (returned === undefined) return ACK
   if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
-    const { kind, afterMs, reason, error, dedupeForMs } = returned as Record<string, unknown>
+    const { kind, afterMs, atLeastMs, reason, error, dedupeForMs } = returned as Record<string, unknown>
     if (kind === 'ack' && dedupeForMs === undefined) return ACK
-    const fields = { after: afterMs, reason, error, dedupeFor: dedupeForMs } as OutcomeFields
+    const fields = { after: afterMs, atLeast: atLeastMs, reason, error, dedupeFor: dedupeForMs } as OutcomeFields
     if (isOutcomeKind(kind) && (kind !== 'deadLetter' || typeof reason === 'string'))
       return OUTCOMES[kind].make(kind, fields)
   }

@@ -1,5 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { storable } from '../basics/options.ts'
+import { integerWithin, storable } from '../basics/options.ts'
 import { labelOf, typeOf } from '../enqueue/labels.ts'
 import { expected } from '../errors.ts'
 import type { EndpointParams } from '../table/endpoint/define-endpoint.ts'
@@ -16,6 +16,11 @@ export interface EndpointDefinition {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** Whether it gets one event after another, in order. @default false */
   readonly ordered?: boolean | undefined
+  /**
+   * How many of its messages may be in flight, over all processes, 1 to 10,000. Not with `ordered`, and only in a queue with
+   * `tenantConcurrency`. @default the `tenantConcurrency` of the queue
+   */
+  readonly concurrency?: number | undefined
   /** Your own secret: `whsec_` and the base64 of 24 to 64 bytes. @default the one that it has, or one that is made */
   readonly secret?: string | undefined
 }
@@ -23,7 +28,7 @@ export interface EndpointDefinition {
 /** @throws SluiceError OPTION_INVALID */
 export function readEndpoint(given: unknown): EndpointParams {
   checkKeys('endpoint', given, KEYS, AS_ENDPOINT)
-  const { url, owner, types, headers, ordered, secret }: GivenEndpoint = given
+  const { url, owner, types, headers, ordered, concurrency, secret }: GivenEndpoint = given
   if (ordered !== undefined && typeof ordered !== 'boolean')
     throw expected('OPTION_INVALID', 'endpoint.ordered', 'true or false', ordered)
   return {
@@ -32,6 +37,7 @@ export function readEndpoint(given: unknown): EndpointParams {
     types: typesOf(types),
     headers: headersOf(headers ?? {}),
     ordered: ordered ?? false,
+    concurrency: concurrencyOf(concurrency, ordered ?? false),
     secret: secretOf('endpoint.secret', secret),
   }
 }
@@ -65,7 +71,15 @@ export function secretOf(what: string, secret: unknown): string | null {
 
 type GivenEndpoint = { readonly [Key in keyof EndpointDefinition]?: unknown }
 
-const KEYS: readonly (keyof EndpointDefinition)[] = ['url', 'owner', 'types', 'headers', 'ordered', 'secret']
+const KEYS: readonly (keyof EndpointDefinition)[] = [
+  'url',
+  'owner',
+  'types',
+  'headers',
+  'ordered',
+  'concurrency',
+  'secret',
+]
 const AS_ENDPOINT = "As in endpoints.set('webhooks', 'acme-crm', { url: 'https://acme.example/hooks', owner: 'acme' })"
 
 function urlOf(given: unknown): string {
@@ -80,6 +94,19 @@ function urlOf(given: unknown): string {
   // It may hold a password.
   const received = typeof given === 'string' ? 'another string' : typeof given
   throw expected('OPTION_INVALID', 'endpoint.url', wanted, received, AS_ENDPOINT)
+}
+
+function concurrencyOf(concurrency: unknown, ordered: boolean): number | null {
+  if (concurrency === undefined) return null
+  const most = integerWithin('endpoint.concurrency', concurrency, 1, 10_000)
+  if (!ordered) return most
+  throw expected(
+    'OPTION_INVALID',
+    'endpoint.concurrency',
+    'none with ordered',
+    most,
+    'An ordered endpoint has one in flight',
+  )
 }
 
 function typesOf(types: unknown): readonly string[] | null {

@@ -6,6 +6,7 @@ import { executorOf } from '../enqueue/transaction.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { Calls } from '../process/calls.ts'
 import { checkOperatedQueue, checkStreamName, type KnownNames } from '../streams.ts'
+import { orLimitRefused } from '../table/endpoint/limit-refused.ts'
 import { actionsBy, ownActionsBy } from '../table/operate/actor.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
@@ -159,7 +160,7 @@ export class Operations {
       this.#schemaFits = true
       return await work(execute)
     } catch (error) {
-      throw hasSqlState(error, INSUFFICIENT_PRIVILEGE) ? privilegeMissing(role, error) : error
+      throw hasSqlState(error, INSUFFICIENT_PRIVILEGE) ? privilegeMissing(role, error) : orLimitRefused(error)
     }
   }
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { errorText } from '../errors.ts'
+import { noAnswerText } from '../outbound/no-answer.ts'
 import type { OutboundPlan } from '../outbound/options.ts'
 import { verdictOf } from '../outbound/verdict.ts'
 import { webhookRequest } from '../outbound/webhook-request.ts'
@@ -32,6 +32,6 @@ export async function testEndpoint(endpoint: CalledEndpoint, plan: OutboundPlan)
     const { error, status } = verdictOf(answer, Date.now())
     return { delivered: error === null, status, error: null, text: answer.text, durationMs: took() }
   } catch (error) {
-    return { delivered: false, status: null, error: errorText(error), text: '', durationMs: took() }
+    return { delivered: false, status: null, error: noAnswerText(error), text: '', durationMs: took() }
   }
 }

@@ -1,4 +1,5 @@
 import type { Agent } from 'node:http'
+import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { expected } from '../errors.ts'
 import { isNetwork } from './addresses.ts'
@@ -19,16 +20,24 @@ export interface OutboundOptions {
   readonly networks?: readonly string[] | undefined
   /**
    * The agent of the requests, such as that of a proxy, which then resolves names and has to judge their addresses, or an
-   * `https.Agent` with your own `ca`.
+   * `https.Agent` with your own `ca`. With `allowHttp`, an `https.Agent` needs another one for `http` beside it.
    * @default one that keeps idle connections for 4 s
    */
-  readonly agent?: Agent | undefined
+  readonly agent?: Agent | OutboundAgents | undefined
+}
+
+/** An agent for each protocol. */
+export interface OutboundAgents {
+  /** For URLs of `https`. @default one that keeps idle connections for 4 s */
+  readonly https?: Agent | undefined
+  /** For URLs of `http`, which need `allowHttp`. @default one that keeps idle connections for 4 s */
+  readonly http?: Agent | undefined
 }
 
 /** The options, complete and checked. */
 export interface OutboundPlan extends WallPlan {
   readonly timeoutMs: number
-  readonly agent: Agent | undefined
+  readonly agents: OutboundAgents
 }
 
 /** The names of {@link OutboundOptions}. */
@@ -48,9 +57,30 @@ export function resolveOutbound(what: string, options: OutboundOptions): Outboun
     throw expected('OPTION_INVALID', `${what}.ports`, 'an array of ports', ports, 'As in [8443]')
   if (!Array.isArray(networks) || !networks.every((one) => typeof one === 'string' && isNetwork(one)))
     throw expected('OPTION_INVALID', `${what}.networks`, 'an array of networks', networks, "As in ['10.1.0.0/16']")
-  if (agent !== undefined && (typeof agent !== 'object' || agent === null))
-    throw expected('OPTION_INVALID', `${what}.agent`, 'an agent of node:https', agent)
-  return { timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1s', '1m'), allowHttp, ports, networks, agent }
+  const agents = agentsOf(`${what}.agent`, agent, allowHttp)
+  return { timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1s', '1m'), allowHttp, ports, networks, agents }
+}
+
+/** An agent for https alone would fail each request of http, and to send these around a proxy would leave its wall out. */
+function agentsOf(what: string, agent: unknown, allowHttp: boolean): OutboundAgents {
+  if (agent === undefined) return {}
+  if (isAgent(agent)) {
+    if (!allowHttp || agent.protocol !== 'https:') return { https: agent, http: agent }
+    const remedy = 'As in { https: agent, http: new http.Agent() }'
+    throw expected('OPTION_INVALID', what, 'agents for https and http, because of allowHttp', 'one for https', remedy)
+  }
+  const wanted = 'an agent of node:https, or { https, http }'
+  if (typeof agent !== 'object' || agent === null) throw expected('OPTION_INVALID', what, wanted, agent)
+  checkKeys(what, agent, ['https', 'http'], 'As in { https: agent, http: agent }')
+  for (const [protocol, one] of Object.entries(agent) as [string, unknown][])
+    if (one !== undefined && !isAgent(one))
+      throw expected('OPTION_INVALID', `${what}.${protocol}`, 'an agent of node:https', one)
+  return agent
+}
+
+/** As Node decides it: packages have agents that are made from no class of Node's. */
+function isAgent(given: unknown): given is Agent & { readonly protocol?: unknown } {
+  return typeof given === 'object' && given !== null && 'addRequest' in given && typeof given.addRequest === 'function'
 }
 
 function isPort(port: unknown): boolean {

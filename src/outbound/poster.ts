@@ -27,10 +27,12 @@ export class Poster {
   readonly #plan: OutboundPlan
   readonly #wall: Wall
   /** An idle connection does not keep the process running. */
-  readonly #agents = { 'http:': new http.Agent(AGENT), 'https:': new https.Agent(AGENT) }
+  readonly #agents: Readonly<Record<'http' | 'https', http.Agent>>
 
   constructor(plan: OutboundPlan, resolve: Resolve = resolveBy()) {
     this.#plan = plan
+    const { agents } = plan
+    this.#agents = { http: agents.http ?? new http.Agent(AGENT), https: agents.https ?? new https.Agent(AGENT) }
     this.#wall = new Wall(plan, resolve)
   }
 
@@ -65,7 +67,7 @@ export class Poster {
   ): Promise<http.IncomingMessage> {
     const answered = Promise.withResolvers<http.IncomingMessage>()
     const isPlain = url.protocol === 'http:'
-    const agent = this.#plan.agent ?? this.#agents[isPlain ? 'http:' : 'https:']
+    const agent = this.#agents[isPlain ? 'http' : 'https']
     const options = { method: 'POST', headers, agent, lookup: this.#wall.lookup, signal }
     const request = (isPlain ? http : https).request(url, options, (response) => {
       // A server that reads no more of the body would keep the connection.

@@ -1,6 +1,7 @@
 import type { LookupAddress, LookupOptions } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { Addresses } from './addresses.ts'
+import { AddressRefused } from './no-answer.ts'
 
 /** Resolves a name to all of its addresses. */
 export type Resolve = (
@@ -48,7 +49,7 @@ export class Wall {
     this.#resolve(hostname, { ...options, all: true }, (error, addresses) => {
       if (error !== null) return callback(error, [])
       const refused = addresses.find(({ address }) => !this.#addresses.allow(address))
-      if (refused !== undefined) return callback(new Error(notPublic(refused.address, hostname)), [])
+      if (refused !== undefined) return callback(new AddressRefused(hostname, refused.address), [])
       const [first] = addresses
       if (first === undefined) return callback(new Error(`${hostname} has no address`), [])
       if (options.all === true) return callback(null, addresses)
@@ -57,6 +58,7 @@ export class Wall {
   }
 }
 
-function notPublic(address: string, of?: string): string {
-  return `${of === undefined ? '' : `${of}: `}expected a public address, received ${address}`
+/** The URL has this address. */
+function notPublic(address: string): string {
+  return `expected a public address, received ${address}`
 }

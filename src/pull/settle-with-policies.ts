@@ -16,7 +16,10 @@ export interface SettlementPolicies {
   readonly report: Report
 }
 
-/** Settles messages of a claim. A retry without a time goes by the policy of its message or queue, also if that is a function. */
+/**
+ * Settles messages of a claim. A retry without a time goes by the policy of its message or queue, also if that is a function, and
+ * not below `atLeastMs`.
+ */
 export async function settleWithPolicies(
   execute: Execute,
   queue: string,
@@ -34,7 +37,7 @@ export async function settleWithPolicies(
     const failed = (thrown: unknown) =>
       given.report({ kind: 'retryPolicy.failed', queue, id: message.id, error: toError(thrown) })
     if (policy !== undefined && ids.includes(message.id))
-      waits.set(message.id, retryInMs(policy, message.attempt, outcome.error, failed))
+      waits.set(message.id, Math.max(outcome.atLeastMs ?? 0, retryInMs(policy, message.attempt, outcome.error, failed)))
   }
   const ends = new Map<string, ClaimedEnd>()
   for (const [afterMs, some] of Map.groupBy(ids, (id) => waits.get(id))) {

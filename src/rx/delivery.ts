@@ -4,7 +4,7 @@ import type { HandlerKind, LeasedContext, MessageByKind } from '../handle/handle
 import { toOutcome } from '../handle/to-outcome.ts'
 import type { HandlerTransaction } from '../handle/transaction/handler-transaction.ts'
 import { WatchedPromise } from '../handle/transaction/watched-promise.ts'
-import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../message.ts'
+import { ackBy, deadLetterBy, type Outcome, type RetryLaterOptions, retryBy, snoozeBy } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type DeliveryEnd = { readonly outcome: Outcome } | { readonly error: unknown }
@@ -92,8 +92,8 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
     return this.#settle({ outcome: ackBy('delivery.ack', options) })
   }
 
-  /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
-  retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
+  /** Failed: try again, counting an attempt. The options are those of `retryLater()`. */
+  retry(options?: RetryLaterOptions): boolean {
     return this.#settle({ outcome: retryBy('delivery.retry', options) })
   }
 

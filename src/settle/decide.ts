@@ -52,7 +52,7 @@ export function decide(message: DeliveredMessage, outcome: Outcome, error: unkno
     case 'deadLetter':
       return giveUp(message, { attempt: message.attempt, reason: outcome.reason, error: outcome.error ?? null }, rules)
     case 'retryLater':
-      return retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error, rules)
+      return retry(message, outcome, error, rules)
   }
 }
 
@@ -108,8 +108,7 @@ function acked({ row, keepsKey }: DeliveredMessage, forMs: number | undefined): 
 
 function retry(
   message: DeliveredMessage,
-  error: string,
-  afterMs: number | undefined,
+  { afterMs, atLeastMs = 0, error = 'The handler asked for a retry' }: Extract<Outcome, { kind: 'retryLater' }>,
   thrown: unknown,
   rules: Rules,
 ): Decided {
@@ -118,7 +117,7 @@ function retry(
   if (attempt >= most) {
     return giveUp(message, { attempt, reason: spentReason(attempt, most), error }, rules, thrown)
   }
-  const wantedMs = Math.round(afterMs ?? rules.attempts.retryInMs(message, thrown))
+  const wantedMs = Math.round(afterMs ?? Math.max(atLeastMs, rules.attempts.retryInMs(message, thrown)))
   const details = detailsOf(thrown, rules)
   const { decision, inMs: retryInMs } = later(message, { attempt, error, details, afterMs: wantedMs }, rules)
   const { queue } = rules

@@ -364,6 +364,11 @@ export type SluiceEvent =
       readonly since: Date | null
       readonly reason: string
     }
+  /**
+   * The name in the URL of an endpoint leads to this address, which is not public and not allowed by `networks`: nothing was
+   * sent. Reported for each attempt. The errors of the endpoint and of its message do not have the address.
+   */
+  | { readonly kind: 'endpoint.refused'; readonly queue: string; readonly endpoint: string; readonly address: string }
   /** What became of an attempt could not be noted for its endpoint. The message is settled all the same. */
   | { readonly kind: 'endpoint.unnoted'; readonly queue: string; readonly endpoint: string; readonly error: Error }
   /**

@@ -171,6 +171,7 @@ type OtherKind =
   | 'inbox.available'
   | 'endpoint.failing'
   | 'endpoint.disabled'
+  | 'endpoint.refused'
   | 'endpoint.unnoted'
   | 'retryPolicy.unknown'
   | 'queue.backlog'
@@ -277,6 +278,8 @@ function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string 
   const { endpoint } = event
   if (event.kind === 'endpoint.unnoted')
     return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
+  if (event.kind === 'endpoint.refused')
+    return ['warn', `the URL of endpoint ${endpoint} leads to ${event.address}, which is not allowed`]
   if (event.kind === 'endpoint.disabled') return ['error', `endpoint ${endpoint} is disabled: ${event.reason}`]
   return ['warn', `endpoint ${endpoint} has failed since ${event.since.toISOString()}: ${event.error}`]
 }

@@ -1,6 +1,7 @@
 import { HandedMessage } from '../claim/handed-message.ts'
-import { errorText, isSluiceError, toError } from '../errors.ts'
+import { isSluiceError, toError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
+import { AddressRefused, noAnswerText } from '../outbound/no-answer.ts'
 import type { Poster } from '../outbound/poster.ts'
 import { type AttemptVerdict, verdictOf } from '../outbound/verdict.ts'
 import { webhookRequest } from '../outbound/webhook-request.ts'
@@ -69,8 +70,15 @@ export class WebhookHandler {
     } catch (error) {
       // A stop, a lost lease or a cancelled message say nothing about the endpoint.
       signal.throwIfAborted()
-      return { status: null, error: errorText(error), closedMs: null, gone: false }
+      if (error instanceof AddressRefused) this.#reportRefused(endpoint.name, error)
+      return { status: null, error: noAnswerText(error), closedMs: null, gone: false }
     }
+  }
+
+  /** The address is for the operator alone: others may read the error of an endpoint. */
+  #reportRefused(endpoint: string, { address }: AddressRefused): void {
+    const { plan, report } = this.#options
+    report({ kind: 'endpoint.refused', queue: plan.pipeline.queue, endpoint, address })
   }
 
   /** Whether an endpoint has another URL by now, or may have. */
@@ -89,15 +97,13 @@ export class WebhookHandler {
     }
   }
 
-  #outcomeOf({ attempt, orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
+  #outcomeOf({ orderingKey }: Message, name: string, { error, closedMs, gone }: AttemptVerdict): Outcome {
     if (error === null) return ACK
     if (gone) return { kind: 'deadLetter', reason: goneText(name), error }
     if (closedMs === null) return { kind: 'retryLater', error }
-    // Not sooner than the schedule says, so that an endpoint that asks for a second does not use up all attempts.
-    const { retry } = this.#options.plan.pipeline
-    // One that keeps others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
-    const waitMs = orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS)
-    return { kind: 'retryLater', error, afterMs: Math.max(waitMs, retry(attempt, error)) }
+    // Not sooner than the policy says, so that an endpoint that asks for a second does not use up all attempts. One that keeps
+    // others back is looked at sooner, because `enable` may open the endpoint: a look counts no attempt.
+    return { kind: 'retryLater', error, atLeastMs: orderingKey === null ? closedMs : Math.min(closedMs, DISABLED_MS) }
   }
 }
 

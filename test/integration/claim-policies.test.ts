@@ -59,6 +59,22 @@ describe('a retry of a claimed message goes by a policy that is a function', () 
     expect(await waits(database, queue)).toEqual([10, 10])
   })
 
+  test('but not sooner than it is told, as those by other policies', async ({ database, sluice, queue }) => {
+    const ids = [
+      ...(await put(sluice, queue, [1], { retryPolicy: 'nightly' })),
+      ...(await put(sluice, queue, [2], { retryPolicy: 'gentle' })),
+      ...(await put(sluice, queue, [3])),
+    ]
+    const settle = async (atLeast: string) => {
+      await database.sql('UPDATE sluice.message SET due_at = clock_timestamp(), attempt = 0 WHERE queue = $1', [queue])
+      const claim = await sluice.claim(queue)
+      expect(await claim?.settle(ids, retryLater({ atLeast: atLeast as '5h' }))).toMatchObject({ settled: ids })
+      return waits(database, queue)
+    }
+    expect(await settle('5h')).toEqual([10, 5, 5])
+    expect(await settle('12h')).toEqual([12, 12, 12])
+  })
+
   test('unless the time is given, or the function fails', async ({ database, sluice, queue, log }) => {
     called.length = 0
     await put(sluice, queue, [1], { retryPolicy: 'nightly' })

@@ -1,10 +1,11 @@
 import { expect } from 'vitest'
 import { runCli } from '../support/processes/run-cli.ts'
-import { test } from '../support/sluice.ts'
+import { test } from '../support/webhooks.ts'
 
 test('sluice endpoint sets, lists, gets, tests, disables, enables, rotates and deletes', async ({
   database,
   queue,
+  receiver,
 }) => {
   const run = (...args: string[]) => runCli(['endpoint', ...args], { DATABASE_URL: database.url })
   const set = ['set', queue, 'crm', 'https://127.0.0.1/hook', '--owner', 'acme', '--types', 'a.b, c', '--ordered']
@@ -23,6 +24,20 @@ test('sluice endpoint sets, lists, gets, tests, disables, enables, rotates and d
     ordered: true,
     state: 'disabled',
     disabledReason: 'moved',
+  })
+  expect((await run('set', queue, 'shop', `${receiver.url}/shop`, '--concurrency', '3')).stdout).toMatch(
+    /^Endpoint created/,
+  )
+  expect(JSON.parse((await run('get', queue, 'shop')).stdout)).toMatchObject({ ordered: false, concurrency: 3 })
+  const reach = ['--allow-http', '--ports', `8443,${receiver.port}`, '--networks', '127.0.0.0/8, fd00::/8']
+  expect((await run('test', queue, 'shop', ...reach)).stdout).toMatch(/^Delivered: status 204 after \d+ ms\n$/)
+  expect(await run('test', queue, 'shop', '--ports', '0')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('Expected ports with commas between'),
+  })
+  expect(await run('test', queue, 'shop', '--networks', '10.1.0.0')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('Expected networks with commas between'),
   })
   expect((await run('enable', queue, 'crm')).stdout).toBe('Enabled.\n')
   expect((await run('rotate', queue, 'crm', '--keep', '7d')).stdout).toMatch(/^Secret: whsec_\S+\n$/)

@@ -1,7 +1,11 @@
 import { describe, expect } from 'vitest'
+import { explain } from '../support/plans/explain.ts'
+import { recordStatements, type SentStatement } from '../support/plans/statements.ts'
+import { keysOf } from '../support/rows/claim-session.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-import { test } from '../support/sluice.ts'
+import { put, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 /** Ten thousand tenants with two messages each, and one with many. */
 async function fill(database: TestDatabase, queue: string): Promise<void> {
@@ -128,6 +132,61 @@ describe('a claim of one message, with a limit of 10,000 in flight', () => {
   }
 })
 
+describe('with 60,000 messages behind a closed key, in a queue with limits for tenants', () => {
+  test('each claim of a worker reads a bounded part of them, and then none', async ({ database, queue, sluice }) => {
+    await setQueueColumns(database, queue, { tenant_concurrency: 5 })
+    const { same } = await keysOf(database)
+    const [closed, free] = same
+    await database.sql(
+      `INSERT INTO sluice.message (queue, ordering_key, payload, due_at, attempt, lease)
+       VALUES ($1, $2, '{}', now() + interval '1 hour', 1, 0)`,
+      [queue, closed],
+    )
+    await database.sql(
+      `INSERT INTO sluice.message (queue, ordering_key, payload) SELECT $1, $2, '{}' FROM generate_series(1, 60000)`,
+      [queue, closed],
+    )
+    const sent = recordStatements()
+    let handled = 0
+    const enqueue = () => put(sluice, queue, [1], { orderingKey: free })
+    await enqueue()
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handle(() => {
+        handled += 1
+      })
+      .start()
+    await waitFor(() => handled === 1, { what: 'the message behind the backlog', timeoutMs: 60_000 })
+    for (const n of [2, 3, 4]) {
+      await enqueue()
+      await waitFor(() => handled === n, { what: 'the next message behind it' })
+    }
+    // Whoever finds the row of a slot locked reads nothing of it.
+    await pipeline.stop()
+    expect(await pagesOf(database, `SELECT sluice_private.lock_keyed('${queue}', 1)`), 'a walk').toBeGreaterThan(WALK)
+    const client = await database.pool.connect()
+    try {
+      const pages: number[] = []
+      for (const { text, values } of sent.filter((one) => isOfClaim(one, queue))) {
+        const statement = { name: 'explained', text }
+        pages.push((await explain(client, { statement, params: values }, 'force_generic_plan')).buffers)
+      }
+      expect(Math.max(...pages)).toBeLessThan(WALK / 3)
+      expect(Math.max(...pages.slice(-3))).toBeLessThan(PAGES_OF_A_KEYED_CLAIM)
+    } finally {
+      client.release()
+    }
+  })
+})
+
+/** What a worker sends for a claim in a queue with limits for tenants. */
+function isOfClaim({ text, values }: SentStatement, queue: string): boolean {
+  return values[0] === queue && /SKIP LOCKED|prepare_claim|lock_shares/.test(text)
+}
+
+/** Twice over the backlog. */
+const WALK = 1_500
+const PAGES_OF_A_KEYED_CLAIM = 150
 /** Where permits can be made, a claim looks whether one of a hundred leases has ended. */
 const PAGES_OF_A_BLOCK = 700
 /** A look at a permit, and a descent to its message. */

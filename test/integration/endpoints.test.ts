@@ -95,6 +95,9 @@ describe('endpoints', () => {
     [{ url: URL_, headers: { 'a b': 'c' } }, 'endpoint.headers["a b"]'],
     [{ url: URL_, secret: 'whsec_topsecret' }, 'endpoint.secret'],
     [{ url: URL_, secret: `whsec_${randomBytes(23).toString('base64')}` }, 'endpoint.secret'],
+    [{ url: URL_, concurrency: 0 }, 'endpoint.concurrency'],
+    [{ url: URL_, concurrency: 10_001 }, 'endpoint.concurrency'],
+    [{ url: URL_, ordered: true, concurrency: 1 }, 'endpoint.concurrency'],
     [{ url: URL_, secrets: [] }, 'endpoint'],
   ] as const)('are refused as %o', async ([endpoint, what], { sluice, queue }) => {
     const refused = sluice.endpoints.set(queue, 'e', endpoint as never)
@@ -114,14 +117,25 @@ describe('endpoints', () => {
     ['url', { url: `https://a.example/${'x'.repeat(2_000)}` }],
     ['types', { types: [] }],
     ['headers', { headers: '[]' }],
+    ['concurrency', { concurrency: 0 }],
+    ['concurrency', { concurrency: 1, ordered: true }],
   ] as const)('are refused in SQL without their secret: %s as %o', async ([what, wrong], { database, queue }) => {
     const secret = `whsec_${randomBytes(32).toString('base64')}`
-    const given = { queue, name: 'e', url: URL_, owner: null, types: null, headers: '{}', ...wrong }
+    const given = {
+      queue,
+      name: 'e',
+      url: URL_,
+      owner: null,
+      types: null,
+      headers: '{}',
+      ordered: false,
+      concurrency: null,
+      ...wrong,
+    }
+    const text =
+      'SELECT sluice.endpoint_set($1, $2, $3, $4, $5::text[], $6::jsonb, $7, concurrency => $8, secret => $9)'
     const error: unknown = await database
-      .sql('SELECT sluice.endpoint_set($1, $2, $3, $4, $5::text[], $6::jsonb, secret => $7)', [
-        ...Object.values(given),
-        secret,
-      ])
+      .sql(text, [...Object.values(given), secret])
       .catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(`^${what}: expected`) })
     expect(JSON.stringify({ ...(error as object) })).not.toContain(secret)

@@ -66,28 +66,31 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
         { id: second?.id, outcome: 'snooze', after: '1h' },
         { id: third?.id, outcome: 'deadLetter', reason: 'no address', error: 'no such mailbox' },
         { id: others[0]?.id, outcome: 'retryLater', after: '1h', error: 'busy' },
+        { id: others[1]?.id, outcome: 'retryLater', atLeast: '1h' },
         { id: '999999999' },
       ],
     })
     expect(settled).toMatchObject({ status: 200, body: { refused: [{ id: '999999999', reason: 'gone' }] } })
-    expect((settled.body as { settled: string[] }).settled).toHaveLength(4)
+    expect((settled.body as { settled: string[] }).settled).toHaveLength(5)
+    const atLeast = await sluice.operate.messages.get(queue, others[1]?.id ?? '')
+    expect(Number(atLeast?.dueAt) - Date.now()).toBeGreaterThan(50 * 60_000)
 
     expect((await curl(url, '-X', 'DELETE')).status).toBe(204)
     expect((await curl(url, '-X', 'DELETE')).status).toBe(204)
     expect(await curl(url)).toMatchObject({ status: 404, body: { code: 'CLAIM_UNKNOWN' } })
     const counts = {
       claimed: 0,
-      ready: 16,
+      ready: 15,
       held: 0,
       scheduled: 1,
-      retrying: 1,
+      retrying: 2,
       expired: 0,
       dead: 1,
       free: 18,
       total: 18,
     }
     expect(await curl(`${server}/queues/${queue}`)).toMatchObject({ body: counts })
-    expect(claimOf(await post(claims, { limit: 1_000 })).messages).toHaveLength(16)
+    expect(claimOf(await post(claims, { limit: 1_000 })).messages).toHaveLength(15)
   })
 
   test('is answered with 204 if there is nothing, and takes ten with an empty body', async ({
@@ -277,6 +280,7 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"deadLetter"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","after":"5m"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retryLater","reason":"x"}]}', 422, 'OPTION_INVALID'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"ack","atLeast":"1h"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":0}', 422, 'OPTION_INVALID'],

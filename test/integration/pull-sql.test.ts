@@ -83,6 +83,25 @@ describe('the functions for claims', () => {
     expect(await claim?.settle(id!)).toMatchObject({ settled: [id] })
   })
 
+  test('sluice.claim_settle takes the least time of a retry alone, without a delay', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const [id] = await put(sluice, queue, [1])
+    const claim = await sluice.claim(queue)
+    for (const given of [`'ack'`, `'retry', delay => '1 hour'`, `'snooze', delay => '1 hour'`]) {
+      const text = `SELECT sluice.claim_settle($1, $2, NULL, ${given}, at_least => '2 hours')`
+      await expect(database.sql(text, [queue, claim?.id]), given).rejects.toMatchObject({
+        code: '22023',
+        message: expect.stringContaining('at_least: expected with retry'),
+      })
+    }
+    await database.sql(`SELECT sluice.claim_settle($1, $2, NULL, 'retry', at_least => '2 hours')`, [queue, claim?.id])
+    const due = `SELECT due_at - failed_at >= interval '119 minutes' AS late FROM sluice.message WHERE id = $1`
+    expect(await database.sql(due, [id])).toEqual([{ late: true }])
+  })
+
   test('sluice.claim_settle gives a dead letter a reason where an empty or blank one was given, as a claim does', async ({
     database,
     sluice,

@@ -105,6 +105,7 @@ describe('the views, which are a public interface,', () => {
           "types text[]",
           "header_names text[]",
           "ordered boolean",
+          "concurrency integer",
           "state text",
           "disabled_at timestamp with time zone",
           "disabled_by text",

@@ -1,7 +1,8 @@
-import { createServer } from 'node:https'
+import { Agent, createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, onTestFinished } from 'vitest'
 import { answering } from '../support/servers/receiver.ts'
+import { SELF_SIGNED } from '../support/servers/self-signed.ts'
 import { messagesOf, sendDue, test } from '../support/webhooks.ts'
 
 describe('the wall', () => {
@@ -20,6 +21,28 @@ describe('the wall', () => {
     expect(failed).toHaveLength(hosts.length)
     for (const { last_error } of failed) expect(last_error).toContain('expected a public address')
     expect(receiver.received).toEqual([])
+  })
+
+  test('tells an address behind a name to nobody but the operator', async ({
+    database,
+    sluice,
+    queue,
+    receiver,
+    log,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: `http://localhost:${receiver.port}/` })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    await sendDue(sluice, queue, receiver, { networks: [] })
+    const refused = 'Error: localhost: expected a public address, received one that is not allowed'
+    expect(await messagesOf(database, queue)).toMatchObject([{ last_error: refused }])
+    expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ lastError: refused })
+    expect(await sluice.endpoints.test(queue, 'e', { ...receiver.reach, networks: [] })).toMatchObject({
+      delivered: false,
+      error: refused,
+    })
+    expect(log.of('endpoint.refused')).toMatchObject([
+      { queue, endpoint: 'e', address: expect.stringMatching(/^(127\.0\.0\.1|::1)$/) },
+    ])
   })
 
   test('lets no http and no other port through unless that is allowed', async ({
@@ -46,6 +69,21 @@ describe('the wall', () => {
     await sendDue(sluice, queue, receiver)
     expect(receiver.received).toHaveLength(1)
     expect(await messagesOf(database, queue)).toMatchObject([{ attempt: 1, last_error: 'status 302' }])
+  })
+
+  test('lets through what has a certificate that the agent trusts, also of a test event', async ({ sluice, queue }) => {
+    const server = createServer(SELF_SIGNED, (_, response) => response.writeHead(202).end())
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    const { port } = server.address() as AddressInfo
+    const options = { ports: [port], networks: ['127.0.0.0/8'], agent: new Agent({ ca: SELF_SIGNED.cert }) }
+    await sluice.endpoints.set(queue, 'e', { url: `https://127.0.0.1:${port}/` })
+    await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
+    expect((await sluice.webhooks(queue, options).runOnce()).counts).toMatchObject({ acked: 1 })
+    expect(await sluice.endpoints.test(queue, 'e', options)).toMatchObject({ delivered: true, status: 202 })
   })
 
   test('lets nothing through that has no valid certificate', async ({ database, sluice, queue, receiver }) => {

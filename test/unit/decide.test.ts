@@ -64,6 +64,20 @@ describe('a message that has failed', () => {
     expect(decision).toMatchObject({ kind: 'later', dueUs: NOW_US - 1_000, atOnce: true })
   })
 
+  test.each([
+    ['when its policy says, if that is not sooner than it may be', 500, 1_000],
+    ['when it may be, if its policy says sooner', 60_000, 60_000],
+  ])('is due %s', (_, atLeast, inMs) => {
+    const decided = decide(message(), retryLater({ atLeast, error: 'busy' }), undefined, RULES)
+    expect(decided.decision).toMatchObject({ kind: 'later', dueUs: NOW_US + inMs * 1_000, error: 'busy' })
+    expect(decided.outcome).toEqual({ kind: 'retryLater', afterMs: inMs, error: 'busy' })
+  })
+
+  test('as often as it may is a dead letter, whenever it may be tried again', () => {
+    const { decision } = decide(message({ attempt: 2 }), retryLater({ atLeast: '1h' }), undefined, RULES)
+    expect(decision).toMatchObject({ kind: 'dead', attempt: 3 })
+  })
+
   test('is due when it expires, if that comes first', () => {
     const expiring = message({ options: { ...options, expiresUs: NOW_US + 300_000 } })
     const decided = decide(expiring, retryLater({ after: '1h' }), undefined, RULES)

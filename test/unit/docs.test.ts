@@ -9,11 +9,21 @@ import * as sluice from '../../src/index.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
 const API = 'docs/reference/api'
-const PAGES = ['.', 'docs', ...SHELVES, API, 'docs/decisions', 'examples', 'examples/frameworks', 'demo', 'bench', 'test/support'].flatMap(
-  (folder) =>
-    readdirSync(join(ROOT, folder))
-      .filter((file) => file.endsWith('.md'))
-      .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
+const PAGES = [
+  '.',
+  'docs',
+  ...SHELVES,
+  API,
+  'docs/decisions',
+  'examples',
+  'examples/frameworks',
+  'demo',
+  'bench',
+  'test/support',
+].flatMap((folder) =>
+  readdirSync(join(ROOT, folder))
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */

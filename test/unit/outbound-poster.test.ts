@@ -178,7 +178,10 @@ describe('a request', () => {
     // To the judged address, which belongs to no machine, and never to the other one.
     await expect(poster.post(request, going)).rejects.toThrow()
     expect(asked).toHaveLength(1)
-    await expect(poster.post(request, going)).rejects.toThrow('127.0.0.1')
+    await expect(poster.post(request, going)).rejects.toMatchObject({
+      message: 'rebinding.example: expected a public address, received one that is not allowed',
+      address: '127.0.0.1',
+    })
     expect(receiver.received).toEqual([])
   })
 })

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { EndpointDefinition } from '../../index.ts'
+import type { EndpointDefinition, OutboundOptions } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
@@ -55,6 +55,11 @@ function addSet(endpoint: Command): void {
     .option('--types <types>', 'the types of event that it gets, with commas between (default: all)', types)
     .option('--headers <json>', 'headers of its requests, as a JSON object of strings', parse.json)
     .option('--ordered', 'send it one event after another')
+    .option(
+      '--concurrency <count>',
+      'how many of its messages may be in flight (default: as many as the queue allows a tenant)',
+      parse.countTo(10_000),
+    )
     .addHelpText('after', exampleOf('set webhooks acme-crm https://acme.example/hooks --owner acme'))
     .action(async (queue: string, name: string, url: string, flags: EndpointSetFlags, command: Command) => {
       const { outcome, secret } = await operating(command, ({ endpoints }) =>
@@ -65,12 +70,20 @@ function addSet(endpoint: Command): void {
     })
 }
 
+type EndpointTestFlags = Pick<OutboundOptions, 'allowHttp' | 'ports' | 'networks'>
+
 /** `sluice endpoint test` */
 function addTest(endpoint: Command): void {
   named(endpoint.command('test'), 'Send a signed test event to an endpoint now, and show its answer.')
     .option('--allow-http', 'also to a URL of http, with port 80')
+    .option('--ports <ports>', 'ports that are allowed beside 443, with commas between', ports)
+    .option(
+      '--networks <networks>',
+      'networks that are allowed although they are not public, with commas between',
+      networks,
+    )
     .addHelpText('after', exampleOf('test webhooks acme-crm'))
-    .action(async (queue: string, name: string, options: { readonly allowHttp?: true }, command: Command) => {
+    .action(async (queue: string, name: string, options: EndpointTestFlags, command: Command) => {
       const { delivered, status, error, durationMs, text } = await onEndpoint(command, queue, name, ({ endpoints }) =>
         endpoints.test(queue, name, options),
       )
@@ -135,9 +148,23 @@ function named(command: Command, description: string): Command {
 }
 
 function types(text: string): readonly string[] {
-  const given = text.split(',').map((type) => type.trim())
-  if (given.every((type) => type !== '')) return given
-  throw new InvalidArgumentError('Expected types with commas between, such as order.paid,order.cancelled.')
+  return listOf(text, (type) => type !== '', 'Expected types with commas between, such as order.paid,order.cancelled.')
+}
+
+function ports(text: string): readonly number[] {
+  const isPort = (port: string) => /^\d{1,5}$/.test(port) && Number(port) >= 1 && Number(port) <= 65_535
+  return listOf(text, isPort, 'Expected ports with commas between, such as 8443,9443.').map(Number)
+}
+
+function networks(text: string): readonly string[] {
+  const isNetwork = (network: string) => /^[0-9a-f.:]+\/\d{1,3}$/i.test(network)
+  return listOf(text, isNetwork, 'Expected networks with commas between, such as 10.1.0.0/16,fd00::/8.')
+}
+
+function listOf(text: string, fits: (one: string) => boolean, wanted: string): readonly string[] {
+  const given = text.split(',').map((one) => one.trim())
+  if (given.every(fits)) return given
+  throw new InvalidArgumentError(wanted)
 }
 
 function exampleOf(text: string): string {

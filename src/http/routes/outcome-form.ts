@@ -20,6 +20,10 @@ export const END = {
       default: 'ack',
     },
     after: DURATION,
+    atLeast: {
+      ...DURATION,
+      description: `how long retry waits at least, where the retry policy says when: ${DURATION.description}`,
+    },
     reason: { description: 'a string, which deadLetter needs', type: 'string' },
     error: { description: 'a string, which retryLater and deadLetter take', type: 'string' },
     dedupeFor: {
@@ -35,7 +39,7 @@ export const END = {
  * @throws SluiceError OPTION_INVALID if something is missing, or not allowed with this outcome
  */
 export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
-  const { id: _, outcome = 'ack', after, dedupeFor, ...texts } = end
+  const { id: _, outcome = 'ack', after, atLeast, dedupeFor, ...texts } = end
   const { needs, takes, make }: OutcomeRow = OUTCOMES[outcome]
   const excess = FIELDS.find((name) => end[name] !== undefined && !takes.includes(name))
   if (excess !== undefined) {
@@ -47,14 +51,16 @@ export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
   return make(what, {
     ...texts,
     after: after === undefined ? undefined : toMs(after, `${what}.after`),
+    atLeast: atLeast === undefined ? undefined : toMs(atLeast, `${what}.atLeast`),
     dedupeFor: dedupeFor === undefined ? undefined : toMs(dedupeFor, `${what}.dedupeFor`),
   })
 }
 
-const FIELDS = ['after', 'reason', 'error', 'dedupeFor'] as const satisfies readonly (keyof OutcomeFields)[]
+const FIELDS = ['after', 'atLeast', 'reason', 'error', 'dedupeFor'] as const satisfies readonly (keyof OutcomeFields)[]
 
 const NEEDED = {
   after: DURATION.description,
+  atLeast: DURATION.description,
   reason: 'a reason as a string',
   error: 'an error as a string',
   dedupeFor: DURATION.description,

@@ -10,6 +10,8 @@ export interface EndpointParams {
   readonly types: readonly string[] | null
   readonly headers: Readonly<Record<string, string>>
   readonly ordered: boolean
+  /** Null: as many as the queue allows a tenant. */
+  readonly concurrency: number | null
   /** Null: the one that it has, or one that is made. */
   readonly secret: string | null
 }
@@ -19,10 +21,11 @@ export async function defineEndpoint(
   execute: Execute,
   queue: string,
   name: string,
-  { url, owner, types, headers, ordered, secret }: EndpointParams,
+  { url, owner, types, headers, ordered, concurrency, secret }: EndpointParams,
 ): Promise<{ readonly outcome: EndpointOutcome; readonly secret: string | null }> {
   const listed = types === null ? null : JSON.stringify(types)
-  const params = [queue, name, url, owner, listed, JSON.stringify(headers), String(ordered), secret]
+  const most = concurrency === null ? null : String(concurrency)
+  const params = [queue, name, url, owner, listed, JSON.stringify(headers), String(ordered), secret, most]
   const row = only(await execute(DEFINE, params))
   const outcome = textOf(row, 'outcome')
   if (outcome !== 'created' && outcome !== 'changed' && outcome !== 'unchanged')
@@ -79,7 +82,8 @@ FROM sluice.endpoint_set(
     THEN ARRAY(SELECT pg_catalog.jsonb_array_elements_text($5::pg_catalog.text::pg_catalog.jsonb)) END,
   headers => $6::pg_catalog.text::pg_catalog.jsonb,
   ordered => $7::pg_catalog.text::boolean,
-  secret => $8::pg_catalog.text
+  secret => $8::pg_catalog.text,
+  concurrency => $9::pg_catalog.text::integer
 ) e`,
 )
 

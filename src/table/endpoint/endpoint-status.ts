@@ -24,6 +24,8 @@ export interface EndpointStatus {
   readonly headerNames: readonly string[]
   /** Whether it gets one event after another. */
   readonly ordered: boolean
+  /** How many of its messages may be in flight; null: as many as the queue allows a tenant. */
+  readonly concurrency: number | null
   /** Whether it gets anything. */
   readonly state: EndpointState
   /** When it was disabled; null: it is enabled. */
@@ -83,6 +85,7 @@ const ENDPOINT = shape<EndpointStatus>({
   types: { ...texts(), read: (row, name) => (row[name] === null ? null : textsOf(row, name)) },
   headerNames: texts(),
   ordered: bool(),
+  concurrency: nullable.number(),
   state: word<EndpointState>(),
   disabledAt: nullable.date(),
   disabledBy: nullable.text(),

@@ -15,6 +15,11 @@ export interface Prepared {
   readonly shares: ReadonlyMap<string, number> | undefined
   /** Where the next claim begins among the tenants; undefined: this one has not looked at them. */
   readonly turn: Turn | undefined
+  /**
+   * The claim is for messages with ordering keys alone, where tenants have limits: it is their turn, or there are only they that
+   * may be claimed now. Undefined: it is for tenants, or the queue has no limits for them.
+   */
+  readonly keyed: 'turn' | 'only' | undefined
 }
 
 /** Where a claim begins among the tenants. */
@@ -23,6 +28,8 @@ export interface Turn {
   readonly turn: string
   /** The tenants have all been asked: messages without a tenant have a turn. */
   readonly apart: boolean
+  /** How many tenants the last claim took from; undefined: messages with ordering keys have just had their turn. */
+  readonly beside?: number | undefined
 }
 
 /** Messages that a transaction has locked. */
@@ -39,15 +46,35 @@ export interface LockedMessages {
  * @param from where to begin among the tenants; undefined: where the last claim of the queue ended
  */
 export async function prepareClaim(execute: Execute, queue: string, most: number, from?: Turn): Promise<Prepared> {
-  const [row = {}] = await execute(PREPARE, [queue, most, from?.turn ?? null, from?.apart ?? false])
+  const [row = {}] = await execute(PREPARE, [
+    queue,
+    most,
+    from?.turn ?? null,
+    from?.apart ?? false,
+    keyedShare(most, from),
+  ])
+  const keyed = keyedOf(row)
+  const shares = row.tenants === null ? undefined : sharesOf(row)
+  const beside = keyed === 'turn' ? undefined : (shares?.size ?? 0)
   return {
     granted: row.granted === null ? undefined : numberOf(row, 'granted'),
     waitMs: row.wait_ms === null ? undefined : numberOf(row, 'wait_ms'),
     takesPermits: row.permits === true,
     takesTokens: row.tokens === true,
-    shares: row.tenants === null ? undefined : sharesOf(row),
-    turn: row.wrapped === null ? undefined : { turn: textOf(row, 'turn'), apart: row.wrapped === true },
+    shares,
+    turn: row.wrapped === null ? undefined : { turn: textOf(row, 'turn'), apart: row.wrapped === true, beside },
+    keyed,
   }
+}
+
+/** As much as each tenant had, as if they were one. */
+function keyedShare(most: number, from: Turn | undefined): number {
+  if (from === undefined) return most
+  return from.beside === undefined ? 0 : Math.max(1, Math.floor(most / (from.beside + 1)))
+}
+
+function keyedOf({ keyed }: Row): Prepared['keyed'] {
+  return keyed === 'turn' || keyed === 'only' ? keyed : undefined
 }
 
 function sharesOf(row: Row): ReadonlyMap<string, number> {
@@ -55,7 +82,10 @@ function sharesOf(row: Row): ReadonlyMap<string, number> {
   return new Map(textsOf(row, 'tenants').map((tenant, at) => [tenant, Number(shares[at])]))
 }
 
-/** Locks messages of tenants, as they have been shared out, with the permits that they need. */
+/**
+ * Locks messages of tenants, as they have been shared out, with the permits that they need. Of messages without a tenant it
+ * locks none with an ordering key.
+ */
 export async function lockShares(
   execute: Execute,
   queue: string,
@@ -109,8 +139,8 @@ function countOf([row = {}]: readonly Row[]): number {
 // The functions are in a migration, with a paragraph on each: they are what claims as objects call too.
 const PREPARE = statement(
   'claim_prepare',
-  `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped
-FROM sluice_private.prepare_claim($1::text, $2::integer, $3::text, $4::boolean) p`,
+  `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped, p.keyed
+FROM sluice_private.prepare_claim($1::text, $2::integer, $3::text, $4::boolean, keyed_share => $5::integer) p`,
 )
 
 const LOCK = statement('permit_lock', `SELECT sluice_private.lock_permits($1::text, ''::text, $2::integer) AS count`)
@@ -122,7 +152,8 @@ const LEASE = statement(
 
 const LOCK_SHARES = statement(
   'shares_lock',
-  'SELECT l.ids::text[] AS ids, l.surplus FROM sluice_private.lock_shares($1::text, $2::integer, $3::text[], $4::integer[]) l',
+  `SELECT l.ids::text[] AS ids, l.surplus
+FROM sluice_private.lock_shares($1::text, $2::integer, $3::text[], $4::integer[], keyed => false) l`,
 )
 
 const RETURN = statement(

@@ -28,8 +28,8 @@ export async function settleClaimed(
   outcome: Outcome,
   policies: string | null = null,
 ): Promise<readonly ClaimedEnd[]> {
-  const none = { afterMs: undefined, reason: undefined, error: undefined, dedupeForMs: undefined }
-  const { afterMs, reason, error, dedupeForMs } = { ...none, ...outcome }
+  const none = { afterMs: undefined, atLeastMs: undefined, reason: undefined, error: undefined, dedupeForMs: undefined }
+  const { afterMs, atLeastMs, reason, error, dedupeForMs } = { ...none, ...outcome }
   const kind = NAMES[outcome.kind]
   const params = [
     queue,
@@ -41,6 +41,7 @@ export async function settleClaimed(
     error ?? null,
     kind === 'retry' ? policies : null,
     dedupeForMs ?? null,
+    afterMs === undefined ? (atLeastMs ?? null) : null,
   ]
   const rows = await execute(SETTLE, params)
   return rows.map((row) => {
@@ -87,7 +88,7 @@ const SETTLE = statement(
 SELECT s.id::text AS id, s.result, s.written
 FROM sluice.claim_settle(
   $1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text,
-  $8::text::jsonb, $9::double precision * interval '1 millisecond'
+  $8::text::jsonb, $9::double precision * interval '1 millisecond', $10::double precision * interval '1 millisecond'
 ) s`,
 )
 
