@@ -24,13 +24,15 @@ describe('seats', () => {
     await take('calls')
   })
 
-  test('that batches have above their new share are given to nobody before they are given back', async () => {
+  test('that batches have above their new share are taken by no other before they are given back', async () => {
     const { all, take, taken } = seats(3)
     const [first, second] = [await take('batches'), await take('batches')]
     all.share({ ...SHARES, batches: 1, calls: 2 })
     await take('calls')
     void take('calls', 'call')
     void take('batches', 'batch')
+    await settled()
+    expect(taken).toEqual([])
     first()
     await settled()
     expect(taken).toEqual(['call'])
@@ -78,6 +80,19 @@ describe('seats', () => {
     leave()
     await settled()
     expect(taken).toEqual(['batch'])
+  })
+
+  test('for which something outside of the pool waits are not for batches', async () => {
+    const { all, take, taken } = seats(4)
+    all.share({ ...SHARES, batches: 3 })
+    const [first] = [await take('batches'), await take('batches')]
+    const waiting = all.besides(2)
+    void take('batches', 'batch')
+    await settled()
+    expect(taken).toEqual([])
+    first()
+    await waiting
+    expect(taken).toEqual([])
   })
 
   test('are waited for no longer when the signal aborts', async () => {
