@@ -32,7 +32,7 @@ const RECEIVED = {
 /** A new process receives after nine seconds. The load is slower, because the machine's speed would decide how fast the backlog shrinks. */
 const REPLACED = {
   ...RECEIVED,
-  recoveryMs: 20_000,
+  recoveryMs: 30_000,
   injections: { quick: 1, full: 6 },
   load: { ...RECEIVED.load, lanes: 2, pauseMs: 200 },
 } as const
