@@ -43,7 +43,11 @@ const OUTPUTS: Readonly<Record<string, (output: string) => void>> = {
       'second call: 4',
     ]),
   'two-versions.ts': (output) =>
-    expect(output.split('\n')).toEqual(['version 1: Lovelace, Ada', 'version 2: Hopper, Grace', 'ack, ack, retryLater']),
+    expect(output.split('\n')).toEqual([
+      'version 1: Lovelace, Ada',
+      'version 2: Hopper, Grace',
+      'ack, ack, retryLater',
+    ]),
 }
 
 describe('the programs of the guides', () => {
