@@ -2,7 +2,7 @@
 
 import { type Generated, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 interface Database {
   example_customer: { id: Generated<number>; name: string }

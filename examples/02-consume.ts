@@ -1,7 +1,7 @@
 // Consume a queue: what a handler returns or throws decides what becomes of its message.
 
 import pg from 'pg'
-import { ack, createSluice, deadLetter, type Message, snooze } from '../src/index.ts'
+import { ack, createSluice, deadLetter, type Message, snooze } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection })

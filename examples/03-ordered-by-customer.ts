@@ -1,6 +1,6 @@
 // Messages with the same ordering key are handled one at a time, in order; other keys go on beside them.
 
-import { createSluice, type Message } from '../src/index.ts'
+import { createSluice, type Message } from 'sluice'
 
 interface Step {
   readonly customer: string

@@ -1,7 +1,7 @@
 // One queue, many types of messages, one handler for each pattern.
 
-import { createSluice, type Message, routes } from '../src/index.ts'
-import { runDue } from '../src/testing.ts'
+import { createSluice, type Message, routes } from 'sluice'
+import { runDue } from 'sluice/testing'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 await sluice.migrate()

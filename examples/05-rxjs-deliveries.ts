@@ -1,7 +1,7 @@
 // A queue as an Observable with backpressure: no more messages are locked than the subscriber has room for.
 
 import { concatMap, lastValueFrom, take, toArray } from 'rxjs'
-import { createSluice, groupWithin, handleDeliveries, type Message } from '../src/index.ts'
+import { createSluice, groupWithin, handleDeliveries, type Message } from 'sluice'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 await sluice.migrate()

@@ -3,8 +3,8 @@
 import { eq, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { integer, pgTable, text } from 'drizzle-orm/pg-core'
-import { createSluice, type Message } from '../src/index.ts'
-import { runDue } from '../src/testing.ts'
+import { createSluice, type Message } from 'sluice'
+import { runDue } from 'sluice/testing'
 
 const stock = pgTable('example_stock', { item: text().primaryKey(), count: integer().notNull() })
 

@@ -1,9 +1,9 @@
 // The handler's own writes through Prisma, in the transaction that removes the message.
 
 import { PrismaPg } from '@prisma/adapter-pg'
-import { createSluice, type Message } from '../src/index.ts'
-import { forHandlers, prismaIn } from '../src/prisma.ts'
-import { runDue } from '../src/testing.ts'
+import { createSluice, type Message } from 'sluice'
+import { forHandlers, prismaIn } from 'sluice/prisma'
+import { runDue } from 'sluice/testing'
 // Stands for what `prisma generate` has made in an application.
 import { PrismaClient } from '../test/support/prisma-client.ts'
 

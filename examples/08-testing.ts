@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict'
 import pg from 'pg'
-import { ack, createSluice, deadLetter, type HandlerContext, type Message } from '../src/index.ts'
-import { advance, clearQueue, deliver, enqueuedIn, runDue } from '../src/testing.ts'
+import { ack, createSluice, deadLetter, type HandlerContext, type Message } from 'sluice'
+import { advance, clearQueue, deliver, enqueuedIn, runDue } from 'sluice/testing'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection })

@@ -1,9 +1,9 @@
 // Queues with schemas: names and payloads are checked by the compiler, and payloads by the schema, on the way in and
 // on the way out. Any Standard Schema will do: Zod, Valibot, ArkType.
 
+import { createSluice, isSluiceError } from 'sluice'
+import { runDue } from 'sluice/testing'
 import { z } from 'zod'
-import { createSluice, isSluiceError } from '../src/index.ts'
-import { runDue } from '../src/testing.ts'
 
 const Signup = z.object({ email: z.email(), at: z.coerce.date(), plan: z.enum(['free', 'team']).default('free') })
 

@@ -6,7 +6,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })

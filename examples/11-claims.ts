@@ -1,7 +1,7 @@
 // Claims: a job that runs on a schedule, takes what there is, and settles each message by itself. What it does not get to
 // goes back, and another process may settle what it has claimed.
 
-import { createSluice, deadLetter, retryLater } from '../src/index.ts'
+import { createSluice, deadLetter, retryLater } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })

@@ -3,8 +3,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { createHttpHandler } from '../src/http.ts'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
+import { createHttpHandler } from 'sluice/http'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 await sluice.migrate()

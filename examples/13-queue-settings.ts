@@ -4,7 +4,7 @@
  *   DATABASE_URL=postgres://localhost/mydb node examples/13-queue-settings.ts
  */
 import { filter, firstValueFrom } from 'rxjs'
-import { createSluice, type SluiceEvent } from '../src/index.ts'
+import { createSluice, type SluiceEvent } from 'sluice'
 
 const QUEUE = 'settings.emails'
 

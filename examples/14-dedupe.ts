@@ -1,6 +1,6 @@
 // Dedupe keys: what becomes of a message whose key is taken, by the policy; and the status of a key.
 
-import { createSluice, type Dedupe } from '../src/index.ts'
+import { createSluice, type Dedupe } from 'sluice'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: false })
 await sluice.migrate()

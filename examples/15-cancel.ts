@@ -1,6 +1,6 @@
 // The life of a message after its enqueue: look, change, reschedule, run now, cancel, expire, clear.
 
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: false })
 await sluice.migrate()

@@ -2,7 +2,7 @@
 // removes what is too old.
 
 import pg from 'pg'
-import { createSluice, deadLetter } from '../src/index.ts'
+import { createSluice, deadLetter } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, name: 'worker-1', log: false })

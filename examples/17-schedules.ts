@@ -1,6 +1,6 @@
 // Schedules: each occurrence once, although two processes look after them; a run on demand, and a pause.
 
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false, pollInterval: '100ms' })

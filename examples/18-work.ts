@@ -2,9 +2,9 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
+import { extname, join } from 'node:path'
 import pg from 'pg'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 await using sluice = createSluice({ connection })
@@ -14,10 +14,9 @@ await pool.query('CREATE TABLE IF NOT EXISTS example_member (name text NOT NULL)
 for (const name of ['Ada', 'Grace']) await sluice.enqueue(sluice.ownTransaction, 'work.signup', { name })
 
 // npx sluice work examples/18-work/handlers.ts --once
-const [cli, handlers] = ['../src/cli/main.ts', '18-work/handlers.ts'].map((path) => join(import.meta.dirname, path))
-const child = spawn(process.execPath, [cli ?? '', 'work', handlers ?? '', '--once'], {
-  stdio: ['ignore', 'inherit', 'ignore'],
-})
+const [command = 'npx sluice'] = process.argv.slice(2)
+const handlers = join(import.meta.dirname, '18-work', `handlers${extname(import.meta.filename)}`)
+const child = spawn(`${command} work ${handlers} --once`, { shell: true, stdio: ['ignore', 'inherit', 'ignore'] })
 const [code] = (await once(child, 'exit')) as [number | null]
 
 const { rows } = await pool.query<{ count: string }>('SELECT count(*) FROM example_member')

@@ -1,7 +1,7 @@
 // Limits: two processes share a queue that may have two messages in flight, and each customer one. A burst of one customer
 // does not hold up the other.
 
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluices = [createSluice({ connection, log: false }), createSluice({ connection, log: false })] as const

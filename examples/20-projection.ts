@@ -2,7 +2,7 @@
 // writes through `tx` commits together with its group's progress.
 
 import pg from 'pg'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })

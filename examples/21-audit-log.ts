@@ -2,7 +2,7 @@
 // late is moved back to build a report of all of it.
 
 import pg from 'pg'
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })

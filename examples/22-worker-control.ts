@@ -1,7 +1,7 @@
 // A running worker under control: it pauses when the bank is down, warns that its backlog grows, and catches up with more
 // at a time.
 
-import { createSluice } from '../src/index.ts'
+import { createSluice } from 'sluice'
 
 await using sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: false })
 await sluice.migrate()

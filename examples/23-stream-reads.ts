@@ -2,7 +2,7 @@
 // without a group, as an Observable.
 
 import { lastValueFrom, map, toArray } from 'rxjs'
-import { createSluice, queueOf } from '../src/index.ts'
+import { createSluice, queueOf } from 'sluice'
 
 interface Reading {
   readonly sensor: string

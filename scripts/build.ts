@@ -7,6 +7,7 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeDeclarations } from './build/declarations.ts'
 import { entries } from './build/entries.ts'
+import { writeExamples } from './build/examples.ts'
 import { copyPgListen } from './build/pg-listen.ts'
 import { joinPrograms } from './build/programs.ts'
 
@@ -18,3 +19,4 @@ await Promise.all([
   writeDeclarations(entries(), folder),
   copyPgListen(join(folder, 'wake-up')),
 ])
+writeExamples(join(folder, 'examples'))

@@ -53,7 +53,7 @@ function expectLibraryAlone(tarball: string): void {
   ]
   const isOurs = (file: string) =>
     programs.includes(file) ||
-    /^chunks\/[\w-]+\.js$/.test(file) ||
+    /^(?:chunks\/[\w-]+|examples\/.*)\.js$/.test(file) ||
     (file.endsWith('.d.ts') && existsSync(join(root, 'src', file.replace('.d.ts', '.ts'))))
   const strangers = built.filter((file) => !isOurs(file))
   if (built.length < programs.length || strangers.length > 0) {

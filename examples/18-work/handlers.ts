@@ -1,6 +1,6 @@
 // The handlers of example 18, for `sluice work examples/18-work/handlers.ts`.
 
-import { defineWorker, retryLater } from '../../src/index.ts'
+import { defineWorker, retryLater } from 'sluice'
 
 export const worker = defineWorker({
   // In the message's transaction: what it writes through tx is there exactly once.

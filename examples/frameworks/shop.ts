@@ -1,7 +1,7 @@
 // What the programs for each framework share: a pool, a Sluice, a worker, and how they end.
 
 import pg from 'pg'
-import { createSluice } from '../../src/index.ts'
+import { createSluice } from 'sluice'
 
 const connectionString = process.env.DATABASE_URL ?? ''
 const pool = new pg.Pool({ connectionString })

@@ -1,7 +1,7 @@
 // Lines by pino, and errors to a tracker by the interface of Sentry's captureException.
 
 import { pino } from 'pino'
-import { createSluice, type SluiceEvent } from '../../src/index.ts'
+import { createSluice, type SluiceEvent } from 'sluice'
 
 const logger = pino()
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: logger.child({ part: 'sluice' }) })

@@ -1,6 +1,6 @@
 // What a serverless function does at each call: it claims messages and handles them until its time is nearly over.
 
-import { createSluice, type Message, type Outcome, retryLater } from '../../src/index.ts'
+import { createSluice, type Message, type Outcome, retryLater } from 'sluice'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 

@@ -1,8 +1,8 @@
 // Messages of three versions in one queue, and a handler that reads two of them.
 
+import { createSluice, type Message } from 'sluice'
+import { runDue } from 'sluice/testing'
 import { z } from 'zod'
-import { createSluice, type Message } from '../../src/index.ts'
-import { runDue } from '../../src/testing.ts'
 
 const V1 = z.object({ name: z.string() })
 const V2 = z.object({ first: z.string(), last: z.string() })

@@ -162,8 +162,8 @@ describe('a delayed start', () => {
     queue,
     log,
   }) => {
-    const pipeline = sluice.pipeline(queue).handle(() => undefined)
-    const [drained, stopped, left] = [1, 2, 3].map(() => pipeline.start({ delay: '1h' }))
+    const pipelines = [1, 2, 3].map(() => sluice.pipeline(queue).handle(() => undefined))
+    const [drained, stopped, left] = pipelines.map((pipeline) => pipeline.start({ delay: '1h' }))
     expect(await drained!.drain()).toEqual({ completed: true })
     await stopped!.stop()
     await sluice.stop()

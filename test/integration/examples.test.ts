@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { FROM_SOURCE } from '../support/processes/from-source.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
@@ -154,6 +155,11 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
   ],
 }
 
+/** What each is given. */
+const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
+  '18-work.ts': [`${process.execPath} ${join(FOLDER, '../src/cli/main.ts')}`],
+}
+
 describe('examples', () => {
   test('are all run here', () => {
     expect(readdirSync(FOLDER).filter((file) => file.endsWith('.ts'))).toEqual(Object.keys(OUTPUTS))
@@ -173,7 +179,7 @@ describe('examples', () => {
 test('the leased example, killed between a charge and its receipt, charges once for each order when it is run again', async ({
   database,
 }) => {
-  const env = { ...process.env, DATABASE_URL: database.url }
+  const env = { ...process.env, ...FROM_SOURCE, DATABASE_URL: database.url }
   await database.sql('CREATE TABLE example_receipt (order_id int, receipt text)')
   const client = new pg.Client(database.url)
   await client.connect()
@@ -191,8 +197,11 @@ test('the leased example, killed between a charge and its receipt, charges once 
 
 /** What an example prints. */
 async function linesOf(database: TestDatabase, file: string): Promise<readonly string[]> {
-  const env = { ...process.env, DATABASE_URL: database.url }
-  const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 200_000 })
+  const env = { ...process.env, ...FROM_SOURCE, DATABASE_URL: database.url }
+  const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file), ...(ARGUMENTS[file] ?? [])], {
+    env,
+    timeout: 200_000,
+  })
   return stdout
     .trimEnd()
     .split('\n')

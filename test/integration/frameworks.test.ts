@@ -6,6 +6,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { transform } from 'esbuild'
 import { describe, expect, type TestContext } from 'vitest'
+import { FROM_SOURCE } from '../support/processes/from-source.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 import { PROCESS_MS, waitFor } from '../support/wait.ts'
@@ -67,7 +68,7 @@ test('the program for Nest has right types', async () => {
 })
 
 async function start({ url }: TestDatabase, file: string, onTestFinished: AtEnd) {
-  const env = { ...process.env, DATABASE_URL: url, PORT: '0', NEXT_RUNTIME: 'nodejs' }
+  const env = { ...process.env, ...FROM_SOURCE, DATABASE_URL: url, PORT: '0', NEXT_RUNTIME: 'nodejs' }
   const child = spawn(process.execPath, [file], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   onTestFinished(() => void child.kill('SIGKILL'))
   let text = ''

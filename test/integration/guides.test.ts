@@ -3,6 +3,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect } from 'vitest'
+import { FROM_SOURCE } from '../support/processes/from-source.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
@@ -42,7 +43,11 @@ const OUTPUTS: Readonly<Record<string, (output: string) => void>> = {
       'second call: 4',
     ]),
   'two-versions.ts': (output) =>
-    expect(output.split('\n')).toEqual(['version 1: Lovelace, Ada', 'version 2: Hopper, Grace', 'ack, ack, retry']),
+    expect(output.split('\n')).toEqual([
+      'version 1: Lovelace, Ada',
+      'version 2: Hopper, Grace',
+      'ack, ack, retryLater',
+    ]),
 }
 
 describe('the programs of the guides', () => {
@@ -52,7 +57,7 @@ describe('the programs of the guides', () => {
 
   test.concurrent.for(Object.entries(OUTPUTS))('%s', async ([file, check]) => {
     await using database = await createTestDatabase()
-    const env = { ...process.env, DATABASE_URL: database.url }
+    const env = { ...process.env, ...FROM_SOURCE, DATABASE_URL: database.url }
     const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 200_000 })
     check(stdout.trimEnd())
     expect(await database.sql('SELECT FROM sluice.message')).toEqual([])

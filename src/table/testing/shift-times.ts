@@ -33,8 +33,8 @@ const SHIFT_HOLDS = statement(
   'shift_slot',
   `
 UPDATE sluice.slot t
-SET held = (SELECT jsonb_object_agg(h.key, jsonb_build_array(h.value -> 0,
-              (h.value ->> 1)::bigint - ($1::double precision * 1000.0)::bigint)) FROM jsonb_each(t.held) h)
+SET held = (SELECT pg_catalog.jsonb_object_agg(h.key, pg_catalog.jsonb_build_array(h.value -> 0,
+              (h.value ->> 1)::bigint - ($1::double precision * 1000::double precision)::bigint)) FROM jsonb_each(t.held) h)
 WHERE ${unlocked('slot', `($2::text IS NULL OR l.queue = $2::text) AND l.held <> '{}'`)}`,
 )
 
