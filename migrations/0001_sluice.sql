@@ -2790,7 +2790,7 @@ $$;
 -- sluice_private.fit_permits has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot:
 -- the rows that are taken at any time are all among those that the newest snapshot has seen, so they are never more than the
 -- limit of then. A lease may have been written into a row between that snapshot and the lock: the server asks for message_id
--- once more then.
+-- once more then. OFFSET 0 has most_in_flight called once, and not once for each l.most.
 CREATE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
@@ -3405,7 +3405,7 @@ BEGIN
   FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
-    IF any_keyed AND keyed_share IS NULL OR sluice_private.untenanted(queue, 1) <> '{}' THEN
+    IF (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}' THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
     END IF;
@@ -3456,7 +3456,7 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. With messages granted it is that of the tenants. keyed_share, keyed: see sluice_private.share_out. The settings are
+-- it needs. With keyed 'only' it is how long the tenants wait. keyed_share, keyed: see sluice_private.share_out. The settings are
 -- those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
@@ -3654,7 +3654,8 @@ BEGIN
   END IF;
   PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
   IF at_least IS NOT NULL AND (outcome <> 'retry' OR delay IS NOT NULL) THEN
-    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %', at_least, outcome
+    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %',
+      at_least, concat_ws(' and delay ', outcome, delay)
       USING ERRCODE = '22023', HINT = 'A delay replaces the retry policy, and at_least does not.';
   END IF;
   PERFORM sluice_private.check_time('at_least', at_least, 'Zero leaves the time to the retry policy.');
@@ -7859,15 +7860,12 @@ BEGIN
 END
 $$;
 
--- Ends a change of an endpoint, if there was one: notes the action and wakes the workers of its queue. Returns whether there was.
-CREATE FUNCTION sluice_private.note_endpoint(changed boolean, action text, queue text, name text) RETURNS boolean
+-- Notes what was done to an endpoint, and wakes the workers of its queue: messages of the endpoint may go on now.
+CREATE FUNCTION sluice_private.note_endpoint(action text, queue text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF changed THEN
-    PERFORM sluice_private.note_action(action, queue, 1, name);
-    PERFORM sluice_private.wake(queue);
-  END IF;
-  RETURN changed;
+  PERFORM sluice_private.note_action(action, queue, 1, name);
+  PERFORM sluice_private.wake(queue);
 END
 $$;
 
@@ -7963,8 +7961,8 @@ BEGIN
 END
 $$;
 
--- The limit of an endpoint needs the turns that claims of a queue give to tenants only while it limits them. The lock keeps that
--- limit until the endpoint is there for sluice.queue_set to see.
+-- Only while a queue limits its tenants do claims go by tenant, which an endpoint's limit needs. The lock keeps the queue's
+-- limit until sluice.queue_set can see the endpoint.
 CREATE FUNCTION sluice_private.require_limited_tenants(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -8066,7 +8064,11 @@ BEGIN
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  RETURN sluice_private.note_endpoint(NOT was_open, 'endpoint.enable', queue, name);
+  IF was_open THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_endpoint('endpoint.enable', queue, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
@@ -8111,9 +8113,10 @@ BEGIN
     old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
     secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
   WHERE e.queue = queue AND e.name = name;
-  IF NOT sluice_private.note_endpoint(FOUND, 'endpoint.rotate', queue, name) THEN
+  IF NOT FOUND THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
+  PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
   RETURN chosen;
 END
 $$;
@@ -8125,7 +8128,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
-  RETURN sluice_private.note_endpoint(FOUND, 'endpoint.delete', queue, name);
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_endpoint('endpoint.delete', queue, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_delete IS

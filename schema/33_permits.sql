@@ -56,7 +56,7 @@ $$;
 -- sluice_private.fit_permits has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot:
 -- the rows that are taken at any time are all among those that the newest snapshot has seen, so they are never more than the
 -- limit of then. A lease may have been written into a row between that snapshot and the lock: the server asks for message_id
--- once more then.
+-- once more then. OFFSET 0 has most_in_flight called once, and not once for each l.most.
 CREATE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable

@@ -274,7 +274,7 @@ BEGIN
   FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
-    IF any_keyed AND keyed_share IS NULL OR sluice_private.untenanted(queue, 1) <> '{}' THEN
+    IF (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}' THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
     END IF;

@@ -32,7 +32,7 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. With messages granted it is that of the tenants. keyed_share, keyed: see sluice_private.share_out. The settings are
+-- it needs. With keyed 'only' it is how long the tenants wait. keyed_share, keyed: see sluice_private.share_out. The settings are
 -- those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,

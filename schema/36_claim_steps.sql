@@ -16,7 +16,8 @@ BEGIN
   END IF;
   PERFORM sluice_private.check_time('delay', delay, 'Zero delivers at once.');
   IF at_least IS NOT NULL AND (outcome <> 'retry' OR delay IS NOT NULL) THEN
-    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %', at_least, outcome
+    RAISE EXCEPTION 'at_least: expected with retry and without a delay, received % with %',
+      at_least, concat_ws(' and delay ', outcome, delay)
       USING ERRCODE = '22023', HINT = 'A delay replaces the retry policy, and at_least does not.';
   END IF;
   PERFORM sluice_private.check_time('at_least', at_least, 'Zero leaves the time to the retry policy.');

@@ -11,15 +11,12 @@ BEGIN
 END
 $$;
 
--- Ends a change of an endpoint, if there was one: notes the action and wakes the workers of its queue. Returns whether there was.
-CREATE FUNCTION sluice_private.note_endpoint(changed boolean, action text, queue text, name text) RETURNS boolean
+-- Notes what was done to an endpoint, and wakes the workers of its queue: messages of the endpoint may go on now.
+CREATE FUNCTION sluice_private.note_endpoint(action text, queue text, name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF changed THEN
-    PERFORM sluice_private.note_action(action, queue, 1, name);
-    PERFORM sluice_private.wake(queue);
-  END IF;
-  RETURN changed;
+  PERFORM sluice_private.note_action(action, queue, 1, name);
+  PERFORM sluice_private.wake(queue);
 END
 $$;
 
@@ -115,8 +112,8 @@ BEGIN
 END
 $$;
 
--- The limit of an endpoint needs the turns that claims of a queue give to tenants only while it limits them. The lock keeps that
--- limit until the endpoint is there for sluice.queue_set to see.
+-- Only while a queue limits its tenants do claims go by tenant, which an endpoint's limit needs. The lock keeps the queue's
+-- limit until sluice.queue_set can see the endpoint.
 CREATE FUNCTION sluice_private.require_limited_tenants(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -218,7 +215,11 @@ BEGIN
   UPDATE sluice.endpoint e SET state = 'enabled', disabled_at = NULL, disabled_by = NULL, disabled_reason = NULL,
     closed_until = NULL, failing_since = NULL, warned_at = NULL
   WHERE e.queue = queue AND e.name = name;
-  RETURN sluice_private.note_endpoint(NOT was_open, 'endpoint.enable', queue, name);
+  IF was_open THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_endpoint('endpoint.enable', queue, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_enable IS
@@ -263,9 +264,10 @@ BEGIN
     old_secret_until = CASE WHEN keep > interval '0' THEN clock_timestamp() + keep END,
     secret = chosen, changed_at = clock_timestamp(), changed_by = sluice_private.actor()
   WHERE e.queue = queue AND e.name = name;
-  IF NOT sluice_private.note_endpoint(FOUND, 'endpoint.rotate', queue, name) THEN
+  IF NOT FOUND THEN
     PERFORM sluice_private.endpoint_unknown(queue, name);
   END IF;
+  PERFORM sluice_private.note_action('endpoint.rotate', queue, 1, name);
   RETURN chosen;
 END
 $$;
@@ -277,7 +279,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 BEGIN
   DELETE FROM sluice.endpoint e WHERE e.queue = queue AND e.name = name;
-  RETURN sluice_private.note_endpoint(FOUND, 'endpoint.delete', queue, name);
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice_private.note_endpoint('endpoint.delete', queue, name);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.endpoint_delete IS

@@ -2,7 +2,7 @@ import type { BatchHandler, Handler, HandlerKind } from './handle/handler.ts'
 import type { InboxOptions } from './inbox/options.ts'
 import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
-import { type QueueWork, readQueues } from './read-worker.ts'
+import { type Fed, type QueueWork, readQueues } from './read-worker.ts'
 import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions } from './streams.ts'
@@ -82,11 +82,6 @@ type Sent = WebhooksOptions & {
   readonly mode: 'webhooks'
   readonly handle?: undefined
   readonly handleBatch?: undefined
-}
-
-/** The queue may have messages of a broker. */
-interface Fed {
-  readonly inbox?: InboxOptions | undefined
 }
 
 /** The worker only receives: others handle the queue. */

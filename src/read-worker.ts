@@ -54,12 +54,10 @@ type GivenToQueue =
   | (GivenHandler<'transactional'> & PipelineOptions & Fed & { readonly mode: 'transactional' })
   | (GivenHandler<'leased'> & LeasedPipelineOptions & Fed)
 
-type GivenToGroup = Fed &
-  (
-    | (GivenHandler<'group'> &
-        Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group'; readonly to?: undefined })
-    | (RelayOptions & GivenHandler<never> & { readonly mode: 'group' })
-  )
+type GivenToGroup = { readonly mode: 'group'; readonly inbox?: undefined } & (
+  | (GivenHandler<'group'> & Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly to?: undefined })
+  | (GivenHandler<never> & RelayOptions)
+)
 
 /** Its messages leave the database, by no handler of the module. */
 type GivenToLeave = GivenHandler<never> &
@@ -71,15 +69,16 @@ interface GivenHandler<In extends HandlerKind> {
   readonly handleBatch?: BatchHandler<unknown, undefined, In> | undefined
 }
 
-interface Fed {
+/** The queue may have messages of a broker. */
+export interface Fed {
   readonly inbox?: InboxOptions | undefined
 }
 
 function readWork(queue: string, work: unknown): QueueWork {
+  // The compiler has checked these types of a module in TypeScript. Any other module may give anything: handlers are checked
+  // here, and options by what is run.
   if (typeof work === 'function') return readGiven(queue, { handle: work as Handler<unknown, undefined, Mode> })
   if (typeof work !== 'object' || work === null) throw noHandler(queue, work)
-  // The compiler has said so much of a module in TypeScript. Any other may say anything: handlers are checked here, and
-  // options by what is run.
   return readGiven(queue, work as GivenWork)
 }
 
@@ -101,6 +100,7 @@ function consumerOf(queue: string, given: GivenWork): ConsumerWork {
   }
 }
 
+/** The branches are alike, but in each the compiler knows which handler goes with which options. */
 function handledOf(queue: string, given: GivenToQueue): ConsumerWork {
   switch (given.mode) {
     case 'leased': {

@@ -75,8 +75,8 @@ export interface Sluice<
 
 /**
  * Every call of a Sluice, and which part of it answers. What the calls take and return is in the types that
- * {@link Sluice} extends. These are no classes and no interfaces: editors show a method of one behind its type parameters,
- * which here are all definitions of queues and streams.
+ * {@link Sluice} extends. They are type aliases, not interfaces: editors print a method of an interface with that interface's
+ * type arguments, here every queue and stream.
  */
 class SluiceInProcess implements Record<keyof Sluice, unknown> {
   /** What errors and consoles call it. */

@@ -6,7 +6,7 @@ export const SETTLES_BEFORE_CONFIRM = {
   edits: [
     {
       file: 'relay/publish-batch.ts',
-      from: '  return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_ANSWER)\n',
+      from: '  return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_CONFIRM)\n',
       to: "  void published\n  return messages.map(() => ({ kind: 'confirmed' }))\n",
     },
   ],

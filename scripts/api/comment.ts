@@ -26,7 +26,8 @@ export function tagOf(comment: Comment, name: string): string | undefined {
 
 function parse(source: string): Comment {
   const lines = source
-    .replace(/^\/\*\*/, '')
+    // A note about the code may stand before it.
+    .replace(/^(?:\s*\/\/.*\n)*\s*\/\*\*/, '')
     .replace(/\*\/$/, '')
     .split('\n')
     .map((line) => line.replace(/^\s*\* ?/, '').trimEnd())

@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const INDEX = 'src/index.ts'
 const fileOf = <Entry extends string>(entry: Entry) => `src/${entry}.ts` as const
 
-/** The class whose methods are on the pages of their tasks. */
+/** The interface whose methods are on the pages of their tasks. */
 const SPREAD = 'Sluice'
 
 interface Item {
@@ -52,7 +52,7 @@ function readAll(): ReadonlyMap<string, readonly Export[]> {
 /** @throws Error if a name of `sluice` is on no page, on two pages, or on a page and not exported */
 function checkNames(exported: readonly Export[]): void {
   const wanted = exported.map(({ name }) => name)
-  const listed = PAGES.flatMap(({ sections }) => sections.flatMap(({ names = [] }) => names))
+  const listed = PAGES.flatMap(({ sections }) => sections.flatMap(namesIn))
   const whole = listed.filter((name) => !name.includes('.'))
   const missing = wanted.filter((name) => !whole.includes(name))
   const unknown = whole.filter((name) => !wanted.includes(name))
@@ -63,6 +63,10 @@ function checkNames(exported: readonly Export[]): void {
   throw new Error(`scripts/api/pages.ts: expected each name that src/index.ts exports once.${found}`)
 }
 
+function namesIn({ names }: Section): readonly string[] {
+  return names?.trim().split(/\s+/) ?? []
+}
+
 function partOf(section: Section, exported: ReadonlyMap<string, readonly Export[]>): Part {
   if (section.entry !== undefined) {
     const all = exported.get(section.entry)!
@@ -71,7 +75,7 @@ function partOf(section: Section, exported: ReadonlyMap<string, readonly Export[
     return { heading: `sluice/${section.entry}`, items: sorted.map((each) => itemOf(each)) }
   }
   const of = (name: string) => exported.get('index')!.find((each) => each.name === name)!
-  const items = section.names.map((name) => {
+  const items = namesIn(section).map((name) => {
     const [owner = '', method] = name.split('.')
     if (method !== undefined) return { name, isValue: true, text: methodOf(of(owner), method) }
     return itemOf(of(name))
@@ -79,7 +83,7 @@ function partOf(section: Section, exported: ReadonlyMap<string, readonly Export[
   return { heading: section.heading, items }
 }
 
-/** Methods on other pages are left out of their class, and linked. */
+/** Methods on other pages are left out of their interface, and linked. */
 function itemOf(exported: Export): Item {
   const { name } = exported
   const elsewhere = name === SPREAD ? methodNamesOf(exported).filter((method) => isListed(`${name}.${method}`)) : []
@@ -89,7 +93,7 @@ function itemOf(exported: Export): Item {
 }
 
 function isListed(name: string): boolean {
-  return PAGES.some(({ sections }) => sections.some(({ names = [] }) => names.includes(name)))
+  return PAGES.some(({ sections }) => sections.some((section) => namesIn(section).includes(name)))
 }
 
 function textOf({ page, parts }: Written, at: number): string {

@@ -8,20 +8,9 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'A Sluice',
-        names: [
-          'createSluice',
-          'SluiceOptions',
-          'ConnectionConfig',
-          'SluiceLog',
-          'Duration',
-          'Sluice',
-          'OwnTransaction',
-        ],
+        names: 'createSluice SluiceOptions ConnectionConfig SluiceLog Duration Sluice OwnTransaction',
       },
-      {
-        heading: 'Migrations',
-        names: ['migrate', 'MigrateResult', 'migrationSql', 'checkMigration', 'MigrationCheck', 'VersionInUse'],
-      },
+      { heading: 'Migrations', names: 'migrate MigrateResult migrationSql checkMigration MigrationCheck VersionInUse' },
     ],
   },
   {
@@ -30,16 +19,13 @@ export const PAGES: readonly ApiPage[] = [
     about: 'Typed queues and streams, and the types of their payloads, messages and handlers.',
     guides: '[TypeScript](../../guides/typescript.md)',
     sections: [
-      {
-        heading: 'Define',
-        names: ['queueOf', 'TypedQueue', 'QueueDefinition', 'QueueDefinitions', 'StreamDefinitions'],
-      },
+      { heading: 'Define', names: 'queueOf TypedQueue QueueDefinition QueueDefinitions StreamDefinitions' },
       {
         heading: 'Use',
-        names: [
-          ...['PayloadOf', 'MessageOf', 'HandlerFor', 'BatchHandlerFor', 'EventOf', 'EventHandlerFor'],
-          ...['EventBatchHandlerFor', 'QueueName', 'QueueNameOf', 'StreamNameOf', 'InputOf', 'OutputOf', 'JsonOf'],
-        ],
+        names: `
+          PayloadOf MessageOf HandlerFor BatchHandlerFor EventOf EventHandlerFor EventBatchHandlerFor QueueName
+          QueueNameOf StreamNameOf InputOf OutputOf JsonOf
+        `,
       },
     ],
   },
@@ -49,21 +35,13 @@ export const PAGES: readonly ApiPage[] = [
     about: 'In your transaction or in one of its own, with options, one or many.',
     guides: '[Database clients](../../guides/clients.md), [dedupe keys](../../guides/dedupe.md)',
     sections: [
-      { heading: 'Calls', names: ['Sluice.enqueue', 'Sluice.enqueueMany', 'ownTransaction'] },
+      { heading: 'Calls', names: 'Sluice.enqueue Sluice.enqueueMany ownTransaction' },
       {
         heading: 'Their types',
-        names: [
-          ...[
-            'EnqueueOptions',
-            'Dedupe',
-            'OnDuplicate',
-            'DedupedOptions',
-            'EnqueueResult',
-            'Enqueued',
-            'MessageToEnqueue',
-          ],
-          ...['DedupedMessage', 'OpenTransaction', 'Headers', 'Json'],
-        ],
+        names: `
+          EnqueueOptions Dedupe OnDuplicate DedupedOptions EnqueueResult Enqueued MessageToEnqueue DedupedMessage
+          OpenTransaction Headers Json
+        `,
       },
     ],
   },
@@ -75,25 +53,24 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Make a pipeline',
-        names: [
-          ...['Sluice.pipeline', 'PipelineOptions', 'LeasedPipelineOptions', 'RetryOptions', 'OnError'],
-          ...['BacklogOptions', 'Mode', 'Pipeline', 'PipelineOptionsWith', 'OptionsWith', 'Chosen', 'KindWith'],
-        ],
+        names: `
+          Sluice.pipeline PipelineOptions LeasedPipelineOptions RetryOptions OnError BacklogOptions Mode Pipeline
+          PipelineOptionsWith OptionsWith Chosen KindWith
+        `,
       },
       {
         heading: 'Write a handler',
-        names: [
-          ...['Handler', 'Message', 'HandlerContext', 'HandlerTransaction', 'LeasedContext', 'CommonContext'],
-          ...['EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext', 'HandlerKind', 'ContextByKind'],
-          'MessageByKind',
-        ],
+        names: `
+          Handler Message HandlerContext HandlerTransaction LeasedContext CommonContext EnqueueInTransaction
+          BatchHandler BatchHandlerContext HandlerKind ContextByKind MessageByKind
+        `,
       },
       {
         heading: 'Run it',
-        names: [
-          ...['RunnablePipeline', 'RunningPipeline', 'Drained', 'SettledMessages', 'SettledMessage', 'SettledCounts'],
-          ...['defineWorker', 'WorkerQueues', 'QueueWork', 'WorkerDefinition'],
-        ],
+        names: `
+          RunnablePipeline RunningPipeline Drained SettledMessages SettledMessage SettledCounts defineWorker
+          WorkerQueues QueueWork WorkerDefinition
+        `,
       },
       { entry: 'prisma' },
     ],
@@ -104,11 +81,8 @@ export const PAGES: readonly ApiPage[] = [
     about: 'What a handler may return, and handlers by the type of a message.',
     guides: '[Retries](../../guides/retries.md)',
     sections: [
-      {
-        heading: 'What a handler returns',
-        names: ['ack', 'retryLater', 'RetryLaterOptions', 'snooze', 'deadLetter', 'Outcome'],
-      },
-      { heading: 'Handlers by type', names: ['routes', 'Route', 'RoutesOptions'] },
+      { heading: 'What a handler returns', names: 'ack retryLater RetryLaterOptions snooze deadLetter Outcome' },
+      { heading: 'Handlers by type', names: 'routes Route RoutesOptions' },
     ],
   },
   {
@@ -119,15 +93,12 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Receive',
-        names: [
-          ...['Sluice.deliveries', 'DeliveriesOptions', 'LeasedDeliveriesOptions', 'GroupDeliveriesOptions'],
-          ...['Deliveries', 'Delivery', 'DeliveryContextByKind', 'DeliveriesOptionsWith'],
-        ],
+        names: `
+          Sluice.deliveries DeliveriesOptions LeasedDeliveriesOptions GroupDeliveriesOptions Deliveries Delivery
+          DeliveryContextByKind DeliveriesOptionsWith
+        `,
       },
-      {
-        heading: 'Operators',
-        names: ['handleDeliveries', 'DeliveryHandler', 'Processed', 'groupWithin', 'GroupOptions'],
-      },
+      { heading: 'Operators', names: 'handleDeliveries DeliveryHandler Processed groupWithin GroupOptions' },
     ],
   },
   {
@@ -136,19 +107,8 @@ export const PAGES: readonly ApiPage[] = [
     about: 'For work that starts elsewhere: take messages, settle them later, in any process.',
     guides: '[Claims](../../guides/claims.md)',
     sections: [
-      {
-        heading: 'Take',
-        names: [
-          'Sluice.claim',
-          'ClaimOptions',
-          'Claim',
-          'ClaimSettlement',
-          'RefusalReason',
-          'Sluice.pop',
-          'PopOptions',
-        ],
-      },
-      { heading: 'From elsewhere', names: ['Claims', 'ClaimStatus'] },
+      { heading: 'Take', names: 'Sluice.claim ClaimOptions Claim ClaimSettlement RefusalReason Sluice.pop PopOptions' },
+      { heading: 'From elsewhere', names: 'Claims ClaimStatus' },
     ],
   },
   {
@@ -157,22 +117,21 @@ export const PAGES: readonly ApiPage[] = [
     about: 'Logs of events that are kept, and the groups that read them.',
     guides: '[Streams](../../guides/streams.md)',
     sections: [
-      { heading: 'Append', names: ['Sluice.append', 'Sluice.appendMany', 'AppendOptions', 'EventToAppend'] },
-      { heading: 'Consume', names: ['GroupPipelineOptions', 'EventMessage'] },
+      { heading: 'Append', names: 'Sluice.append Sluice.appendMany AppendOptions EventToAppend' },
+      { heading: 'Consume', names: 'GroupPipelineOptions EventMessage' },
       {
         heading: 'Operate a stream',
-        names: [
-          ...['Streams', 'StreamSettings', 'StreamChangeOptions', 'StreamStatus', 'ReadOptions', 'StreamEvents'],
-          ...['StreamEvent', 'StreamOffset', 'TrimResult'],
-        ],
+        names: `
+          Streams StreamSettings StreamChangeOptions StreamStatus ReadOptions StreamEvents StreamEvent StreamOffset
+          TrimResult
+        `,
       },
       {
         heading: 'Operate a group',
-        names: [
-          ...['Groups', 'OnFailure', 'StreamGroup', 'StreamGroupOptions', 'GroupStatus'],
-          ...['GroupPartitionStatus', 'BlockingEvent', 'LostEvents', 'SeekOptions', 'SeekResult'],
-          'RetryPartitionsOptions',
-        ],
+        names: `
+          Groups OnFailure StreamGroup StreamGroupOptions GroupStatus GroupPartitionStatus BlockingEvent LostEvents
+          SeekOptions SeekResult RetryPartitionsOptions
+        `,
       },
     ],
   },
@@ -183,10 +142,7 @@ export const PAGES: readonly ApiPage[] = [
     guides: '[Schedules](../../guides/schedules.md)',
     sections: [
       {
-        names: [
-          ...['Schedules', 'ScheduleDefinition', 'DefinedSchedule', 'ScheduleChangeOptions', 'SchedulePauseOptions'],
-          'ScheduleStatus',
-        ],
+        names: 'Schedules ScheduleDefinition DefinedSchedule ScheduleChangeOptions SchedulePauseOptions ScheduleStatus',
       },
     ],
   },
@@ -196,11 +152,8 @@ export const PAGES: readonly ApiPage[] = [
     about: 'A queue, or the events of a group, published to a broker.',
     guides: '[Relays](../../guides/relay.md)',
     sections: [
-      { heading: 'Publish', names: ['Sluice.relay', 'RelayOptions', 'RelayFormat', 'RelayStatus'] },
-      {
-        heading: 'A destination of your own',
-        names: ['Destination', 'DestinationConnection', 'OutgoingMessage', 'Verdict'],
-      },
+      { heading: 'Publish', names: 'Sluice.relay RelayOptions RelayFormat RelayStatus' },
+      { heading: 'A destination of your own', names: 'Destination DestinationConnection OutgoingMessage Verdict' },
     ],
   },
   {
@@ -209,12 +162,9 @@ export const PAGES: readonly ApiPage[] = [
     about: 'Messages of a broker, each enqueued once.',
     guides: '[Inbox](../../guides/inbox.md)',
     sections: [
-      {
-        heading: 'Take in',
-        names: ['Sluice.inbox', 'InboxOptions', 'ReadMessage', 'Inbox', 'RunningInbox', 'InboxStatistics'],
-      },
-      { heading: 'By hand', names: ['Sluice.received', 'ReceivedOptions'] },
-      { heading: 'A receiver of your own', names: ['Receiver', 'ReceiverConnection', 'ReceivedMessage'] },
+      { heading: 'Take in', names: 'Sluice.inbox InboxOptions ReadMessage Inbox RunningInbox InboxStatistics' },
+      { heading: 'By hand', names: 'Sluice.received ReceivedOptions' },
+      { heading: 'A receiver of your own', names: 'Receiver ReceiverConnection ReceivedMessage' },
     ],
   },
   {
@@ -232,21 +182,14 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Send',
-        names: [
-          'Sluice.sendWebhook',
-          'WebhookEvent',
-          'Sluice.webhooks',
-          'WebhooksOptions',
-          'OutboundOptions',
-          'OutboundAgents',
-        ],
+        names: 'Sluice.sendWebhook WebhookEvent Sluice.webhooks WebhooksOptions OutboundOptions OutboundAgents',
       },
       {
         heading: 'Their endpoints',
-        names: [
-          ...['Endpoints', 'EndpointDefinition', 'DefinedEndpoint', 'EndpointChangeOptions', 'EndpointRotateOptions'],
-          ...['EndpointTest', 'EndpointStatus', 'EndpointState', 'EndpointOutcome', 'SentWebhook'],
-        ],
+        names: `
+          Endpoints EndpointDefinition DefinedEndpoint EndpointChangeOptions EndpointRotateOptions EndpointTest
+          EndpointStatus EndpointState EndpointOutcome SentWebhook
+        `,
       },
     ],
   },
@@ -256,10 +199,10 @@ export const PAGES: readonly ApiPage[] = [
     about: '`sluice.operate`: the status of all, the doctor, maintenance, the audit, and why something waits.',
     guides: '[Operating queues from code](../operate.md)',
     sections: [
-      { heading: 'All of it', names: ['Operate', 'Status', 'Attention', 'MaintenanceResult'] },
-      { heading: 'The doctor', names: ['DoctorOptions', 'Finding'] },
-      { heading: 'Why something waits', names: ['Explanation', 'Reason', 'ReasonWord'] },
-      { heading: 'Who did what', names: ['Audit', 'AuditAction', 'AuditOptions', 'AuditEntry', 'AuditPage'] },
+      { heading: 'All of it', names: 'Operate Status Attention MaintenanceResult' },
+      { heading: 'The doctor', names: 'DoctorOptions Finding' },
+      { heading: 'Why something waits', names: 'Explanation Reason ReasonWord' },
+      { heading: 'Who did what', names: 'Audit AuditAction AuditOptions AuditEntry AuditPage' },
     ],
   },
   {
@@ -270,19 +213,19 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Look and act',
-        names: [
-          ...['Queues', 'QueueStatus', 'QueueBacklog', 'BacklogSample', 'QueueActivity', 'QueueActivityOptions'],
-          ...['WaitingFilter', 'Moved', 'FreeKeysOptions'],
-        ],
+        names: `
+          Queues QueueStatus QueueBacklog BacklogSample QueueActivity QueueActivityOptions WaitingFilter Moved
+          FreeKeysOptions
+        `,
       },
       {
         heading: 'Change settings',
-        names: [
-          ...['QueueSettings', 'QueueSettingsInput', 'QueueChangeOptions', 'QueueSettingsStatus', 'StoredRetry'],
-          ...['RateInput', 'RateStatus', 'LimitStatus'],
-        ],
+        names: `
+          QueueSettings QueueSettingsInput QueueChangeOptions QueueSettingsStatus StoredRetry RateInput RateStatus
+          LimitStatus
+        `,
       },
-      { heading: 'Processes', names: ['Workers', 'WorkerStatus', 'InFlightMessage'] },
+      { heading: 'Processes', names: 'Workers WorkerStatus InFlightMessage' },
     ],
   },
   {
@@ -293,20 +236,20 @@ export const PAGES: readonly ApiPage[] = [
     sections: [
       {
         heading: 'Waiting and in flight',
-        names: [
-          ...['Messages', 'WhichMessage', 'MessagesOptions', 'MessagePage', 'ListedMessage', 'StoredMessage'],
-          ...['KnownMessage', 'MessageStatus', 'MessageState', 'MESSAGE_STATES', 'MessageChanges'],
-          ...['MessageChangeOptions', 'NewDueTime', 'CancelAnswer', 'ChangeAnswer', 'FreedKey', 'BlockingSession'],
-        ],
+        names: `
+          Messages WhichMessage MessagesOptions MessagePage ListedMessage StoredMessage KnownMessage MessageStatus
+          MessageState MESSAGE_STATES MessageChanges MessageChangeOptions NewDueTime CancelAnswer ChangeAnswer FreedKey
+          BlockingSession
+        `,
       },
       {
         heading: 'Dead',
-        names: [
-          ...['DeadLetters', 'DeadLetterChoice', 'DeadLetterFilter', 'DeadLettersOptions', 'DeadLetterChangeOptions'],
-          ...['DeadLetterPage', 'ListedDeadLetter', 'DeadLetter', 'Failure', 'DeadLetterSummary', 'DeadLetterGroup'],
-        ],
+        names: `
+          DeadLetters DeadLetterChoice DeadLetterFilter DeadLettersOptions DeadLetterChangeOptions DeadLetterPage
+          ListedDeadLetter DeadLetter Failure DeadLetterSummary DeadLetterGroup
+        `,
       },
-      { heading: 'Succeeded', names: ['History', 'HistoryOptions', 'HistoryPage', 'CompletedMessage'] },
+      { heading: 'Succeeded', names: 'History HistoryOptions HistoryPage CompletedMessage' },
     ],
   },
   {
@@ -315,13 +258,13 @@ export const PAGES: readonly ApiPage[] = [
     about: 'What a process says of itself: events, health, statistics, metrics, traces.',
     guides: '[Telemetry](../../guides/telemetry.md)',
     sections: [
-      { heading: 'What happens', names: ['SluiceEvent'] },
+      { heading: 'What happens', names: 'SluiceEvent' },
       {
         heading: 'Measures',
-        names: [
-          ...['Sluice.health', 'Health', 'Sluice.statistics', 'QueueStatistics', 'Durations', 'Sluice.metrics'],
-          ...['Metrics', 'ConsumerMetrics', 'Distribution', 'DatabaseMetrics', 'prometheus'],
-        ],
+        names: `
+          Sluice.health Health Sluice.statistics QueueStatistics Durations Sluice.metrics Metrics ConsumerMetrics
+          Distribution DatabaseMetrics prometheus
+        `,
       },
       { entry: 'otel' },
     ],
@@ -331,7 +274,7 @@ export const PAGES: readonly ApiPage[] = [
     title: 'Errors and their codes',
     about: 'The class of all errors, and all codes in a table.',
     guides: '[Errors](../errors.md)',
-    sections: [{ names: ['SluiceError', 'isSluiceError', 'ErrorCode', 'ERROR_CODES'] }],
+    sections: [{ names: 'SluiceError isSluiceError ErrorCode ERROR_CODES' }],
   },
   {
     file: 'http.md',
@@ -358,9 +301,9 @@ export interface ApiPage {
   readonly sections: readonly Section[]
 }
 
-/** Names of `sluice`, where `Sluice.enqueue` is a method; or all that another entry of the package exports. */
+/** Names of `sluice`, with spaces between, where `Sluice.enqueue` is a method; or all that another entry of the package exports. */
 export type Section =
-  | { readonly heading?: string; readonly names: readonly string[]; readonly entry?: never }
+  | { readonly heading?: string; readonly names: string; readonly entry?: never }
   | { readonly entry: Entry; readonly names?: never }
 
 /** The entries of the package beside `sluice`. */

@@ -65,9 +65,9 @@ function interfaceOf(
   name: string,
   elsewhere: readonly string[],
 ): readonly string[] {
-  const head = statement.getText().split(/>? extends (?=\w+<\w+[,>])/)[0] ?? ''
+  const head = statement.getText().split(/ extends (?=\w+<\w+[,>])/)[0] ?? ''
   const members = literals.flatMap((literal) => [...literal.members])
-  return [...described(commentOf(statement), `${head}> { … }`), ...membersOf(members, name, elsewhere)]
+  return [...described(commentOf(statement), `${head} { … }`), ...membersOf(members, name, elsewhere)]
 }
 
 function bodyOf(statement: Node, name: string, elsewhere: readonly string[]): readonly string[] {

@@ -13,17 +13,17 @@ export interface Inside {
  * Before Node 24 a process that uses this pays for it with each promise: 0.6 µs for a handler that awaits. Since then it costs
  * 0.3 µs where handlers begin, and nothing with each of them.
  */
-const places =
+const callers =
   Number.parseInt(process.versions.node, 10) >= 24 ? new AsyncLocalStorage<Inside | undefined>() : undefined
 
 /** Does work that calls handlers, so that what they call can find out. */
 export function runInside<T>(inside: Inside, work: () => T): T {
-  return places === undefined ? work() : places.run(inside, work)
+  return callers === undefined ? work() : callers.run(inside, work)
 }
 
 /** The consumer in whose handler we are, while that runs. */
 export function meterInside(): Meter | undefined {
-  const inside = places?.getStore()
+  const inside = callers?.getStore()
   return inside?.deadline.isCalling ? inside.meter : undefined
 }
 
@@ -32,7 +32,7 @@ export function meterInside(): Meter | undefined {
  * once. A handler that does not await it is right, so this rejection ends no process.
  */
 export function refuseToAwait<T>(call: string, begin: () => Promise<T>): Promise<T> {
-  const begun = places === undefined ? begin() : places.run(undefined, begin)
+  const begun = callers === undefined ? begin() : callers.run(undefined, begin)
   begun.catch(() => undefined)
   const refusal = Promise.reject<T>(
     new SluiceError(

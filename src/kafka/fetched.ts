@@ -66,8 +66,9 @@ class AbortedProducers {
   /** Whether it is a batch of an aborted transaction, or the mark of its end. */
   wrote(batch: RecordsBatch): boolean {
     const last = batch.firstOffset + BigInt(batch.lastOffsetDelta)
-    for (; (this.#toCome[this.#passed]?.firstOffset ?? last + 1n) <= last; this.#passed++)
-      this.#open.add(this.#toCome[this.#passed]!.producerId)
+    const toCome = this.#toCome
+    for (let one = toCome[this.#passed]; one !== undefined && one.firstOffset <= last; one = toCome[++this.#passed])
+      this.#open.add(one.producerId)
     if (!isTransactional(batch) || !this.#open.has(batch.producerId)) return false
     if (isControl(batch)) this.#open.delete(batch.producerId)
     return true

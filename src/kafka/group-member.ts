@@ -5,8 +5,8 @@ import { toError } from '../errors.ts'
 export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
 
 /** The partitions of a member, from one time that the group shares them out to the next. */
-export interface Share {
-  /** No two shares are the same object. */
+export interface Assignment {
+  /** No two assignments are the same object. */
   readonly topics: readonly GroupAssignment[]
   /** Whether this member shares out. */
   readonly isLeader: boolean
@@ -17,9 +17,9 @@ export class GroupMember {
   readonly #client: KafkaClient
   readonly #sessionMs: number
   readonly #startedAtMs = performance.now()
-  /** Called when it has another share, or none any more. */
+  /** Called when it has another assignment, or none any more. */
   onChange: () => void = () => undefined
-  #share: Share | undefined
+  #assignment: Assignment | undefined
   #changed = Promise.withResolvers<void>()
   #ended: Error | undefined
 
@@ -27,7 +27,7 @@ export class GroupMember {
     this.#client = client
     this.#sessionMs = sessionMs
     client.on('consumer:group:join', ({ assignments = [], isLeader = false }) => {
-      this.#share = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
+      this.#assignment = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
       this.#tell()
     })
     // The client has tried once to join again.
@@ -37,17 +37,17 @@ export class GroupMember {
     )
   }
 
-  /** Its share now. Undefined: it has none, or the group shares its partitions out anew. */
-  get share(): Share | undefined {
-    return this.#client.isActive() ? this.#share : undefined
+  /** Its assignment now. Undefined: it has none, or the group shares its partitions out anew. */
+  get assignment(): Assignment | undefined {
+    return this.#client.isActive() ? this.#assignment : undefined
   }
 
-  /** How long the group may wait for a member that was cut off, before this one has its first share. */
+  /** How long the group may wait for a member that was cut off, before this one has its first assignment. */
   get waitMs(): number {
-    return this.#share === undefined ? Math.max(0, this.#startedAtMs + this.#sessionMs - performance.now()) : 0
+    return this.#assignment === undefined ? Math.max(0, this.#startedAtMs + this.#sessionMs - performance.now()) : 0
   }
 
-  /** Resolves with its first share. @throws what does not pass by itself; later too, {@link ready} throws it */
+  /** Resolves with its first assignment. @throws what does not pass by itself; later too, {@link ready} throws it */
   async join(): Promise<void> {
     try {
       for (let tries = 1; ; tries++) {
@@ -64,29 +64,30 @@ export class GroupMember {
     }
   }
 
-  /** Waits for its share. @throws if it is no member any more */
-  async ready(): Promise<Share> {
+  /** Waits for its assignment. @throws if it is no member any more */
+  async ready(): Promise<Assignment> {
     for (;;) {
       if (this.#ended !== undefined) throw this.#ended
-      const { share } = this
-      if (share !== undefined) return share
+      const { assignment } = this
+      if (assignment !== undefined) return assignment
       await this.#changed.promise
     }
   }
 
   /** The offsets of the group, by topic and partition; less than 0: it has none. */
-  async committed({ topics }: Share): Promise<ReadonlyMap<string, readonly bigint[]>> {
+  async committed({ topics }: Assignment): Promise<ReadonlyMap<string, readonly bigint[]>> {
     return this.#client.listCommittedOffsets({ topics: topics.map((one) => ({ ...one })) })
   }
 
   /**
-   * Commits those offsets that are of its share. While the group shares out anew it commits none, and the messages come again.
+   * Commits those offsets that are of its assignment. While the group shares out anew it commits none, and the messages come
+   * again.
    *
    * @throws if the group does not answer
    */
   async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended
-    const { topics = [] } = this.share ?? {}
+    const { topics = [] } = this.assignment ?? {}
     const owned = offsets.filter(({ topic, partition }) =>
       topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
     )

@@ -1,7 +1,6 @@
 import { ProduceAcks, type Producer } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
-import { describe } from '../errors.ts'
-import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { Target } from '../relay/target.ts'
 import type { KafkaPlan } from './kafka-options.ts'
 import { type Answers, judged, stored, verdictOf } from './kafka-verdict.ts'
@@ -16,13 +15,12 @@ export class KafkaPublisher implements DestinationConnection {
 
   constructor(producer: Producer, { topic }: Pick<KafkaPlan, 'topic'>) {
     this.#producer = producer
-    this.#topic = new Target(topic)
+    this.#topic = new Target('kafka.topic', topic, wrongTopic)
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const topic = this.#topic.of(outgoing)
-    const wrong = this.#topic.isFixed ? undefined : wrongTopic(topic)
-    if (wrong !== undefined) return `kafka.topic: expected ${wrong}, received ${describe(topic)}`
+    const wrong = this.#topic.refusalOf(outgoing)
+    if (wrong !== undefined) return wrong
     return Object.hasOwn(outgoing.headers, 'id')
       ? 'header "id": expected another name, because the id has this one'
       : undefined
@@ -103,5 +101,3 @@ export class KafkaPublisher implements DestinationConnection {
     }
   }
 }
-
-const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }

@@ -4,7 +4,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
-import type { GroupMember, KafkaClient, Share } from './group-member.ts'
+import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
 import { reasonOf } from './kafka-verdict.ts'
 import { isOutOfRange, Positions } from './positions.ts'
 import { receivedOf } from './received.ts'
@@ -19,16 +19,16 @@ export class KafkaReceiver implements ReceiverConnection {
   readonly #topics: readonly string[]
   /** What has been fetched, and `receive` has not returned yet. */
   #ready: FetchedRecord[] = []
-  /** What `receive` has returned of the share, and is not acked. */
+  /** What `receive` has returned of the assignment, and is not acked. */
   readonly #out = new Map<ReceivedMessage, FetchedRecord>()
-  /** Where to go on in the partitions of the share. */
+  /** Where to go on in the partitions of the assignment. */
   #positions: Positions | undefined
   /** How many partitions each topic has. */
   #counts: readonly number[] = []
   /** The servers that have a fetch under way. */
   readonly #fetching = new Set<number>()
   #step: Promise<void> | undefined
-  /** Of the step: it ends with an answer to a fetch, or another share. */
+  /** Of the step: it ends with an answer to a fetch, or another assignment. */
   #stepEnd = Promise.withResolvers<void>()
   #closed: Promise<void> | undefined
 
@@ -79,10 +79,10 @@ export class KafkaReceiver implements ReceiverConnection {
     await left
   }
 
-  /** Whether the positions are those of its share. */
+  /** Whether the positions are those of its assignment. */
   get #isCurrent(): boolean {
-    const { share } = this.#member
-    return share !== undefined && share === this.#positions?.share
+    const { assignment } = this.#member
+    return assignment !== undefined && assignment === this.#positions?.assignment
   }
 
   #newStep(): Promise<void> {
@@ -99,10 +99,10 @@ export class KafkaReceiver implements ReceiverConnection {
       this.#stepEnd = Promise.withResolvers()
       // A fetch of the step before may fail before anything waits for this.
       ignoreRejection(this.#stepEnd.promise)
-      const share = await this.#member.ready()
+      const assignment = await this.#member.ready()
       const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
-      this.#lookForMore(share, metadata)
-      this.#startFetches(await this.#positionsIn(share), metadata)
+      this.#lookForMore(assignment, metadata)
+      this.#startFetches(await this.#positionsIn(assignment), metadata)
       // A member without partitions has no fetch, and looks for more.
       await untilAborted(this.#stepEnd.promise, AbortSignal.timeout(IDLE_MS))
     } catch (error) {
@@ -111,16 +111,16 @@ export class KafkaReceiver implements ReceiverConnection {
   }
 
   /** Partitions that have been added to a topic belong to no member until the leader shares them out. */
-  #lookForMore({ isLeader }: Share, { topics }: ClusterMetadata): void {
+  #lookForMore({ isLeader }: Assignment, { topics }: ClusterMetadata): void {
     const counts = this.#topics.map((topic) => topics.get(topic)?.partitionsCount ?? 0)
     const areMore = counts.some((count, at) => count > (this.#counts[at] ?? count))
     this.#counts = counts
     if (areMore && isLeader) this.#member.shareOut()
   }
 
-  async #positionsIn(share: Share): Promise<Positions> {
-    if (this.#positions?.share !== share) {
-      const positions = await Positions.of(share, this.#member, this.#reader)
+  async #positionsIn(assignment: Assignment): Promise<Positions> {
+    if (this.#positions?.assignment !== assignment) {
+      const positions = await Positions.of(assignment, this.#member, this.#reader)
       this.#ready = []
       this.#out.clear()
       this.#positions = positions

@@ -5,7 +5,7 @@ import {
   findErrorBy,
   ListOffsetTimestamps,
 } from '@platformatic/kafka'
-import type { GroupMember, KafkaClient, Share } from './group-member.ts'
+import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
 import { placeOf } from './record.ts'
 
 type FetchTopic = FetchOptions<Buffer, Buffer, Buffer, Buffer>['topics'][number]
@@ -16,21 +16,21 @@ export interface Place {
   readonly partition: number
 }
 
-/** Where a member goes on in each partition of its share. */
+/** Where a member goes on in each partition of its assignment. */
 export class Positions {
-  readonly share: Share
+  readonly assignment: Assignment
   readonly #offsets: Map<string, bigint>
 
-  private constructor(share: Share, offsets: Map<string, bigint>) {
-    this.share = share
+  private constructor(assignment: Assignment, offsets: Map<string, bigint>) {
+    this.assignment = assignment
     this.#offsets = offsets
   }
 
   /** The offsets of the group, or the oldest record of a partition where it has none. */
-  static async of(share: Share, member: GroupMember, reader: KafkaClient): Promise<Positions> {
-    if (share.topics.length === 0) return new Positions(share, new Map())
-    const committed = await member.committed(share)
-    const places = placesIn(share).map((place) => ({
+  static async of(assignment: Assignment, member: GroupMember, reader: KafkaClient): Promise<Positions> {
+    if (assignment.topics.length === 0) return new Positions(assignment, new Map())
+    const committed = await member.committed(assignment)
+    const places = placesIn(assignment).map((place) => ({
       place,
       offset: committed.get(place.topic)?.[place.partition] ?? -1n,
     }))
@@ -39,7 +39,7 @@ export class Positions {
     const known = places
       .filter(({ offset }) => offset >= 0n)
       .map(({ place, offset }) => [placeOf(place), offset] as const)
-    return new Positions(share, new Map([...known, ...oldest]))
+    return new Positions(assignment, new Map([...known, ...oldest]))
   }
 
   at(place: Place): bigint {
@@ -52,7 +52,7 @@ export class Positions {
 
   /** What to fetch from each server that leads some of the partitions. */
   byNode({ topics }: ClusterMetadata): ReadonlyMap<number, FetchTopic[]> {
-    const led = placesIn(this.share).map((place) => ({ place, led: topics.get(place.topic) }))
+    const led = placesIn(this.assignment).map((place) => ({ place, led: topics.get(place.topic) }))
     const byLeader = Map.groupBy(
       led,
       ({ place, led: topic }) => topic?.partitions[place.partition]?.leader ?? NO_LEADER,
@@ -78,7 +78,7 @@ export class Positions {
    * @throws the error, if there is no such partition
    */
   async toOldest(reader: KafkaClient, error: unknown): Promise<void> {
-    const places = placesIn(this.share)
+    const places = placesIn(this.assignment)
     const [oldest, newest] = await Promise.all([
       limitsOf(reader, places, ListOffsetTimestamps.EARLIEST),
       limitsOf(reader, places, ListOffsetTimestamps.LATEST),
@@ -102,7 +102,7 @@ export function isOutOfRange(error: unknown): boolean {
   return error instanceof Error && findErrorBy(error, 'apiId', 'OFFSET_OUT_OF_RANGE') !== null
 }
 
-function placesIn({ topics }: Share): readonly Place[] {
+function placesIn({ topics }: Assignment): readonly Place[] {
   return topics.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, partition })))
 }
 

@@ -49,15 +49,15 @@ export class Confirms {
    */
   publish({ subject, body, headers }: Publication, answered: Answered): string {
     this.#count += 1
-    const place = String(this.#count)
-    this.#connection.publish(subject, body, { headers, reply: this.#inbox + place })
-    this.#waiting.set(place, { subject, answered })
-    return place
+    const number = String(this.#count)
+    this.#connection.publish(subject, body, { headers, reply: this.#inbox + number })
+    this.#waiting.set(number, { subject, answered })
+    return number
   }
 
   /** Nothing waits for the answer any more. */
-  forget(place: string): void {
-    this.#waiting.delete(place)
+  forget(number: string): void {
+    this.#waiting.delete(number)
   }
 
   #hear(error: Error | null, message: Msg): void {
@@ -66,17 +66,17 @@ export class Confirms {
     else this.#fail(error)
   }
 
-  #answer(place: string, answer: Msg | Error): void {
-    const waiting = this.#waiting.get(place)
+  #answer(number: string, answer: Msg | Error): void {
+    const waiting = this.#waiting.get(number)
     if (waiting === undefined) return
-    this.#waiting.delete(place)
+    this.#waiting.delete(number)
     waiting.answered(answer)
   }
 
   /** @param subject only those that were published under it */
   #fail(error: Error, subject?: string): void {
-    for (const [place, waiting] of [...this.#waiting])
-      if (subject === undefined || subject === waiting.subject) this.#answer(place, error)
+    for (const [number, waiting] of [...this.#waiting])
+      if (subject === undefined || subject === waiting.subject) this.#answer(number, error)
   }
 
   /** The server does not say which message it has refused, but under which subject the login may not publish. */

@@ -5,7 +5,7 @@ import { pause } from '../basics/pause.ts'
 export const REQUEST_MS = 5_000
 
 /**
- * Waits until the server has back what an earlier connection had: it would deliver later messages before. A connection that
+ * Waits until the server has back what it gave to an earlier connection: otherwise it delivers later messages first. A connection that
  * was cut off may have asked for a message, which the server gives it although it is gone. Where other processes receive, there is
  * no order to keep, and it does not wait for theirs.
  */

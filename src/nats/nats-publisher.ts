@@ -1,7 +1,6 @@
 import { type JetStreamClient, jetstream } from '@nats-io/jetstream'
 import { type MsgHdrs, MsgHdrsImpl, type NatsConnection } from '@nats-io/transport-node'
-import { describe } from '../errors.ts'
-import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
 import { Confirms } from './confirms.ts'
@@ -21,13 +20,13 @@ export class NatsPublisher implements DestinationConnection {
   constructor(connection: NatsConnection, options: NatsOptions) {
     this.#connection = connection
     this.#jetstream = jetstream(connection)
-    this.#subject = new Target(options.subject)
+    this.#subject = new Target('nats.subject', options.subject, wrongSubject)
     this.#stream = options.stream
     this.#confirms = new Confirms(connection, options.connection?.inboxPrefix)
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const wrong = this.#wrongSubject(outgoing)
+    const wrong = this.#subject.refusalOf(outgoing)
     if (wrong !== undefined) return wrong
     let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
@@ -43,16 +42,16 @@ export class NatsPublisher implements DestinationConnection {
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     if (signal.aborted) return messages.map(() => NO_CONFIRM)
     const unanswered = new Unanswered(this.#jetstream, this.#stream)
-    const places: string[] = []
+    const numbers: string[] = []
     const call = new PublishCall(messages, (outgoing, answered) => {
       try {
-        places.push(this.#publish(outgoing, unanswered, answered))
+        numbers.push(this.#publish(outgoing, unanswered, answered))
       } catch (error) {
         answered(verdictOf(error))
       }
     })
     const verdicts = await call.until(signal, NO_CONFIRM)
-    if (signal.aborted) for (const place of places) this.#confirms.forget(place)
+    if (signal.aborted) for (const number of numbers) this.#confirms.forget(number)
     return verdicts
   }
 
@@ -68,13 +67,6 @@ export class NatsPublisher implements DestinationConnection {
       else if (isNoResponse(answer)) void unanswered.verdictOf(subject).then(answered)
       else answered(verdictOfAnswer(answer, this.#stream))
     })
-  }
-
-  #wrongSubject(outgoing: OutgoingMessage): string | undefined {
-    if (this.#subject.isFixed) return undefined
-    const subject: unknown = this.#subject.of(outgoing)
-    const wrong = wrongSubject(subject)
-    return wrong === undefined ? undefined : `nats.subject: expected ${wrong}, received ${describe(subject)}`
   }
 
   /** As they are: the client's own check of each takes as long as the rest of the publication, and the relay has made it. */
@@ -95,4 +87,3 @@ const LINE_BYTES = 4
 const MOST_HEADER_BYTES = 65_535
 /** For the id and the name of the stream, which are headers too. */
 const OTHER_BYTES = 400
-const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }

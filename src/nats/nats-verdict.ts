@@ -29,7 +29,7 @@ export function isNoResponse({ data, headers }: Msg): boolean {
   return data.byteLength === 0 && headers?.code === 503
 }
 
-/** What of an answer says anything. */
+/** The fields of an answer that count. */
 interface Fields {
   readonly stream?: unknown
   readonly seq?: unknown

@@ -1,6 +1,6 @@
 import { type ConfirmChannel, IllegalOperationError } from 'amqplib'
 import { describe, errorText } from '../errors.ts'
-import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
 import { propertiesOf, wrongHeaders } from './properties.ts'
@@ -26,13 +26,15 @@ export class RabbitmqPublisher implements DestinationConnection {
     this.#session = session
     this.#channel = channel
     this.#exchange = options.exchange
-    this.#routingKey = new Target(options.routingKey)
+    this.#routingKey = new Target('rabbitmq.routingKey', options.routingKey, wrongRoutingKey)
     this.#limit = limit
     this.#listen()
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    return this.#wrongKey(outgoing) ?? wrongHeaders(outgoing.headers) ?? this.#limit.refusalOf(outgoing.body)
+    return (
+      this.#routingKey.refusalOf(outgoing) ?? wrongHeaders(outgoing.headers) ?? this.#limit.refusalOf(outgoing.body)
+    )
   }
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
@@ -51,13 +53,6 @@ export class RabbitmqPublisher implements DestinationConnection {
   close(): Promise<void> {
     this.#end('connection closed')
     return closeSession(this.#session)
-  }
-
-  #wrongKey(outgoing: OutgoingMessage): string | undefined {
-    if (this.#routingKey.isFixed) return undefined
-    const key: unknown = this.#routingKey.of(outgoing)
-    const wrong = wrongRoutingKey(key)
-    return wrong === undefined ? undefined : `rabbitmq.routingKey: expected ${wrong}, received ${describe(key)}`
   }
 
   #publish(outgoing: OutgoingMessage, answered: (verdict: Verdict) => void): void {
@@ -141,5 +136,4 @@ function unavailable(error: string): Verdict {
 }
 
 const CONFIRMED: Verdict = { kind: 'confirmed' }
-const NO_CONFIRM = unavailable('no confirm in time')
 const NACKED = 'nacked by the server: a queue is full, or has no leader'

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { describe, errorText } from '../errors.ts'
-import type { DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
+import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import type { Entry, PublishScript } from './publish-script.ts'
 import type { RedisPlan } from './redis-options.ts'
 import { isDenied, verdictOf } from './redis-verdict.ts'
@@ -95,7 +95,6 @@ export class RedisPublisher implements DestinationConnection {
   }
 }
 
-const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
 const NOT_SENT: Verdict = {
   kind: 'unavailable',
   error: 'not sent: another stream of the batch is closed to this login',

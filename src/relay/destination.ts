@@ -58,6 +58,9 @@ export type Verdict =
   /** The destination gave no answer, or can store nothing now. It says nothing about the message, and counts no attempt. */
   | { readonly kind: 'unavailable'; readonly error: string }
 
+/** The verdict when the time is over. */
+export const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }
+
 /** A message on its way out. */
 export interface OutgoingMessage {
   /**

@@ -1,5 +1,5 @@
 import { errorText } from '../errors.ts'
-import type { DestinationConnection, OutgoingMessage, Verdict } from './destination.ts'
+import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from './destination.ts'
 import { Grace } from './grace.ts'
 import type { RelayPlan } from './options.ts'
 import { soundVerdicts } from './sound-verdicts.ts'
@@ -50,7 +50,7 @@ class Judged {
     for (const [at, outgoing] of sent.entries()) {
       const { orderingKey } = outgoing.message
       if (this.#held.has(orderingKey)) continue
-      const verdict = answers[at] ?? NO_ANSWER
+      const verdict = answers[at] ?? NO_CONFIRM
       if (orderingKey !== null && isStop(verdict)) this.#held.add(orderingKey)
       if (verdict.kind === 'unavailable' && refused.has(orderingKey)) continue
       this.verdicts.set(outgoing, verdict)
@@ -80,7 +80,5 @@ async function answersTo(
     const verdict: Verdict = { kind: 'unavailable', error: errorText(error) }
     return messages.map(() => verdict)
   })
-  return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_ANSWER)
+  return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_CONFIRM)
 }
-
-const NO_ANSWER: Verdict = { kind: 'unavailable', error: 'no confirm in time' }

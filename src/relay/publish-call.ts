@@ -13,7 +13,7 @@ export class PublishCall {
   readonly #messages: readonly OutgoingMessage[]
   readonly #send: Send
   readonly #known: (Verdict | undefined)[]
-  /** The places of the messages of each key that are not sent yet. */
+  /** The indexes of the messages of each key that are not sent yet. */
   readonly #waiting = new Map<string | null, number[]>()
   readonly #done: (verdicts: readonly Verdict[]) => void
   #left: number
@@ -27,7 +27,7 @@ export class PublishCall {
     this.#done = resolve
     this.#left = messages.length
     if (messages.length === 0) resolve([])
-    for (const place of this.#first()) this.#sendAt(place)
+    for (const index of this.#first()) this.#sendAt(index)
   }
 
   /** The verdicts, at the latest when the signal aborts. */
@@ -44,32 +44,32 @@ export class PublishCall {
 
   /** Nothing more is sent, and what has no verdict gets this one. */
   end(verdict: Verdict): void {
-    for (const place of this.#known.keys()) this.#note(place, verdict)
+    for (const index of this.#known.keys()) this.#note(index, verdict)
   }
 
-  /** The places of those that wait for no other. */
+  /** The indexes of those that wait for no other. */
   #first(): readonly number[] {
     const first: number[] = []
-    for (const [place, { message }] of this.#messages.entries()) {
+    for (const [index, { message }] of this.#messages.entries()) {
       const { orderingKey } = message
       const waiting = orderingKey === null ? undefined : this.#waiting.get(orderingKey)
       if (waiting !== undefined) {
-        waiting.push(place)
+        waiting.push(index)
         continue
       }
       if (orderingKey !== null) this.#waiting.set(orderingKey, [])
-      first.push(place)
+      first.push(index)
     }
     return first
   }
 
-  #sendAt(place: number): void {
-    const outgoing = this.#messages[place]
-    if (outgoing !== undefined) this.#send(outgoing, (verdict) => this.#answered(place, outgoing, verdict))
+  #sendAt(index: number): void {
+    const outgoing = this.#messages[index]
+    if (outgoing !== undefined) this.#send(outgoing, (verdict) => this.#answered(index, outgoing, verdict))
   }
 
-  #answered(place: number, { message }: OutgoingMessage, verdict: Verdict): void {
-    if (!this.#note(place, verdict)) return
+  #answered(index: number, { message }: OutgoingMessage, verdict: Verdict): void {
+    if (!this.#note(index, verdict)) return
     const waiting = this.#waiting.get(message.orderingKey)
     if (waiting === undefined) return
     const goesOn = verdict.kind === 'confirmed' || verdict.kind === 'refused'
@@ -79,9 +79,9 @@ export class PublishCall {
   }
 
   /** False: it has a verdict already. */
-  #note(place: number, verdict: Verdict): boolean {
-    if (this.#known[place] !== undefined) return false
-    this.#known[place] = verdict
+  #note(index: number, verdict: Verdict): boolean {
+    if (this.#known[index] !== undefined) return false
+    this.#known[index] = verdict
     this.#left -= 1
     if (this.#left === 0) this.#done(this.#known.filter((known) => known !== undefined))
     return true

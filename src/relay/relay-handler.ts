@@ -64,7 +64,7 @@ export class RelayHandler {
     }
   }
 
-  /** Mostly not at all: a timer of no time would take a millisecond of each batch. */
+  /** Most batches wait for nothing, and a timer of 0 ms takes 1 ms. */
   async #keep(ms: number, stopping: AbortSignal): Promise<void> {
     if (ms > 0) await pause(ms, stopping)
   }

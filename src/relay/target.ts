@@ -1,15 +1,33 @@
+import { describe } from '../errors.ts'
 import type { OutgoingMessage } from './destination.ts'
 
 /** Where in its destination a message goes: a subject, a routing key, a topic. */
 export class Target {
-  /** It is the same for all messages, and was checked with the options. */
-  readonly isFixed: boolean
+  readonly #option: string
   readonly #target: string | ((message: OutgoingMessage) => string)
+  readonly #wrong: (target: unknown) => string | undefined
   readonly #known = new WeakMap<OutgoingMessage, string>()
 
-  constructor(target: string | ((message: OutgoingMessage) => string)) {
-    this.isFixed = typeof target === 'string'
+  /**
+   * @param option that gives it, as in `nats.subject`
+   * @param wrong returns what is expected instead of a target that cannot be one
+   */
+  constructor(
+    option: string,
+    target: string | ((message: OutgoingMessage) => string),
+    wrong: (target: unknown) => string | undefined,
+  ) {
+    this.#option = option
     this.#target = target
+    this.#wrong = wrong
+  }
+
+  /** Why nothing can be published where this message goes. A target that is the same for all was checked with the options. */
+  refusalOf(outgoing: OutgoingMessage): string | undefined {
+    if (typeof this.#target === 'string') return undefined
+    const target = this.of(outgoing)
+    const wanted = this.#wrong(target)
+    return wanted === undefined ? undefined : `${this.#option}: expected ${wanted}, received ${describe(target)}`
   }
 
   /** A function of the user's is asked once for a message: a destination needs its answer to check it and to publish. */

@@ -58,7 +58,7 @@ export type Enqueueing<
     queue: Name,
     messages: readonly DedupedMessage<InputOf<Definitions, Name>>[],
   ): Promise<EnqueueResult[]>
-  // Two signatures, because `map` keeps the words of a literal only where a parameter has no type to be inferred.
+  // Two signatures, because `map` keeps literal types only where the parameter's type is not inferred.
   /**
    * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one
    * statement; more than 32 MiB of JSON take several, in the same transaction.

@@ -1,7 +1,10 @@
 import { startTimer } from '../basics/start-timer.ts'
+import { lineOfConnection } from './connection-line.ts'
 import type { SluiceEvent } from './events.ts'
 import { framesOf } from './frames-of.ts'
+import { reasonOf } from './reason-of.ts'
 import { remedyOf } from './remedy-of.ts'
+import { timeText } from './time-text.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
@@ -115,35 +118,6 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     default:
       return lineOfOther(event)
   }
-}
-
-type OfConnection =
-  | 'connection.failed'
-  | 'connection.lost'
-  | 'connection.restored'
-  | 'connection.pooled'
-  | 'connections.planned'
-
-function lineOfConnection(event: Extract<SluiceEvent, { kind: OfConnection }>): ReturnType<typeof lineOf> {
-  if (event.kind === 'connections.planned') return ['info', planText(event)]
-  if (event.kind === 'connection.pooled') return ['warn', event.reason]
-  if (event.kind === 'connection.restored') return ['info', `the ${event.role} connection is restored`]
-  if (event.kind === 'connection.lost')
-    return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
-  return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
-}
-
-/** '12 connections at most: 4 batches of emails, 3 of 8 batches of orders, 3 for calls, 2 for control and listening' */
-function planText(event: Extract<SluiceEvent, { kind: 'connections.planned' }>): string {
-  const batches = event.pipelines
-    .filter(({ mode }) => mode === 'transactional')
-    .map(({ queue, batches: has, concurrency }) => {
-      const all = concurrency === 1 ? 'batch' : 'batches'
-      return has < concurrency ? `${has} of ${concurrency} ${all} of ${queue}` : `${has} ${all} of ${queue}`
-    })
-  const leased = event.leased === 0 ? [] : [`${event.leased} for leased mode`]
-  const rest = [`${event.calls} for calls`, `${event.control} for control and listening`]
-  return `${event.max} connections at most: ${[...batches, ...leased, ...rest].join(', ')}`
 }
 
 /** A retry that a handler asked for has no cause. */
@@ -296,15 +270,6 @@ function attemptOf(event: OfMessage): string {
   return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},${trace}`
 }
 
-/**
- * The message has the driver's words. Of a cause only the code is added, because a database's error may quote a row.
- */
-function reasonOf(error: Error): string {
-  const { cause } = error
-  const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
-  return typeof code === 'string' && !error.message.includes(code) ? `${error.message} (${code})` : error.message
-}
-
 /** That a slow job is not enqueued a second time is what its schedule asks for. */
 function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string }>): ReturnType<typeof lineOf> {
   if (event.kind === 'schedule.failed') {
@@ -321,12 +286,6 @@ function inHand(messages: number): string {
   return messages === 1
     ? '1 message in flight, which is available'
     : `${messages} messages in flight, which are available`
-}
-
-function timeText(ms: number): string {
-  if (ms < 1_000) return `${Math.round(ms)} ms`
-  if (ms < 120_000) return `${Math.round(ms / 100) / 10} s`
-  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`
 }
 
 /** Errors quote any input, so characters that end a line or control a terminal become spaces. */

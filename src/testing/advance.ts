@@ -1,14 +1,14 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMs } from '../basics/duration.ts'
 import { internalsOf } from '../process/internals.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
-import type { StreamDefinitions } from '../streams.ts'
+import { checkOperatedQueue, type StreamDefinitions, type WithGroupQueues } from '../streams.ts'
 import { shiftTimes } from '../table/testing/shift-times.ts'
 
 /** For what `advance` lets time pass. */
 export interface AdvanceOptions<Name extends string = string> {
-  /** Only this queue. @default all queues, groups and schedules of the database */
+  /** Only this queue, or this group: `<stream>:<group>`. @default all queues, groups and schedules of the database */
   readonly queue?: Name | undefined
 }
 
@@ -18,7 +18,7 @@ export interface AdvanceOptions<Name extends string = string> {
  * and of receipts. It does not move clocks of processes, such as the timeout of a handler, and leaves what a transaction has
  * locked, such as the messages of a batch in flight, as it is. It writes to the tables of the schema, so it needs their owner.
  *
- * @throws SluiceError OPTION_INVALID, UNREACHABLE, and the server's error if the login may not write to the tables
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, UNREACHABLE, and the server's error if the login may not write to the tables
  *
  * @example
  * await advance(sluice, '5m')
@@ -30,13 +30,13 @@ export async function advance<
 >(
   sluice: Sluice<Definitions, Streams>,
   time: Duration,
-  options: AdvanceOptions<QueueName<Definitions>> = {},
+  options: AdvanceOptions<QueueName<WithGroupQueues<Definitions, Streams>>> = {},
 ): Promise<void> {
   const { enqueueContext, pools } = internalsOf(sluice)
   checkKeys('advance', options, ['queue'], "As in advance(sluice, '5m', { queue: 'emails' })")
   const ms = toMs(time, 'advance')
   const { queue } = options
-  const name = queue === undefined ? null : checkQueueName(queue, enqueueContext.definitions)
+  const name = queue === undefined ? null : checkOperatedQueue(queue, enqueueContext)
   const connections = await pools()
   await connections.inOwnTransaction((execute) => shiftTimes(execute, ms, name))
 }

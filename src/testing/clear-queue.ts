@@ -9,8 +9,8 @@ import { clearQueueWholly } from '../table/testing/clear-queue.ts'
  * its inbox and its claims, frees all ordering keys and fills its rates. Its settings, schedules and endpoints stay. It waits
  * up to 15 s for batches in flight. It writes to the tables of the schema, so it needs their owner.
  *
- * @throws SluiceError OPTION_INVALID, QUEUE_UNKNOWN, UNREACHABLE, and the server's error if the login may not write to the
- * tables, or a batch is in flight for longer
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, UNREACHABLE, and the server's error if the login may
+ * not write to the tables, or a batch is in flight for longer
  *
  * @example beforeEach(() => clearQueue(sluice, 'emails'))
  */

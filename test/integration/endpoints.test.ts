@@ -166,6 +166,32 @@ describe('endpoints', () => {
     ])
   })
 
+  test('wake the workers of their queue when they are enabled, and not when a secret is rotated', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await sluice.endpoints.set(queue, 'e', { url: URL_ })
+    await sluice.endpoints.disable(queue, 'e')
+    const client = await database.pool.connect()
+    // Until the transaction ends no worker falls asleep: that is how one that is awake is told.
+    const keepsAwake = async () => {
+      const text = `SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND classid = 746501
+        AND objid = hashtext($1)::bit(32)::bigint::oid`
+      return (await client.query(text, [queue])).rowCount === 1
+    }
+    try {
+      await client.query('BEGIN')
+      await sluice.endpoints.rotate(queue, 'e', { tx: client })
+      expect(await keepsAwake()).toBe(false)
+      await sluice.endpoints.enable(queue, 'e', { tx: client })
+      expect(await keepsAwake()).toBe(true)
+      await client.query('ROLLBACK')
+    } finally {
+      client.release()
+    }
+  })
+
   test('show their secrets in no view and in no row of the audit', async ({ database, sluice, queue }) => {
     const { secret = '' } = await sluice.endpoints.set(queue, 'e', {
       url: URL_,

@@ -90,11 +90,15 @@ describe('the functions for claims', () => {
   }) => {
     const [id] = await put(sluice, queue, [1])
     const claim = await sluice.claim(queue)
-    for (const given of [`'ack'`, `'retry', delay => '1 hour'`, `'snooze', delay => '1 hour'`]) {
+    for (const [given, received] of [
+      [`'ack'`, 'ack'],
+      [`'retry', delay => '1 hour'`, 'retry and delay 01:00:00'],
+      [`'snooze', delay => '1 hour'`, 'snooze and delay 01:00:00'],
+    ] as const) {
       const text = `SELECT sluice.claim_settle($1, $2, NULL, ${given}, at_least => '2 hours')`
       await expect(database.sql(text, [queue, claim?.id]), given).rejects.toMatchObject({
         code: '22023',
-        message: expect.stringContaining('at_least: expected with retry'),
+        message: `at_least: expected with retry and without a delay, received 02:00:00 with ${received}`,
       })
     }
     await database.sql(`SELECT sluice.claim_settle($1, $2, NULL, 'retry', at_least => '2 hours')`, [queue, claim?.id])

@@ -253,6 +253,22 @@ describe('advance, for a group', () => {
       expect(attempts).toEqual([1, 2])
     },
   )
+
+  withStream('takes its name where queues and streams are defined', async ({ database, stream }) => {
+    const typed = startTestSluice(database, { queues: { emails: {} }, streams: { [stream]: {} } })
+    await typed.groups.set(stream, 'g', { from: 'start' })
+    let attempts = 0
+    const pipeline = typed.pipeline(stream, { group: 'g', ...HOURLY }).handle(() => {
+      attempts += 1
+      if (attempts === 1) raise()
+    })
+    await append(database, stream, [['a']])
+    await runDue(pipeline)
+    await advance(typed, '1h', { queue: `${stream}:g` })
+    await runDue(pipeline)
+    expect(attempts).toBe(2)
+    await expect(advance(typed, '1h', { queue: 'none:g' })).rejects.toMatchObject({ code: 'QUEUE_UNKNOWN' })
+  })
 })
 
 /** Instants that no test waits for: when something was changed, or what a worker says of itself. */

@@ -83,6 +83,7 @@ function pipelineOf(sluice: Sluice, queue: string, work: ConsumerWork, overrides
   }
 }
 
+/** Some branches are alike, but in each the compiler knows which handler goes with which mode. */
 function runnableOf(sluice: Sluice, work: ConsumerWork, { mode, concurrency, batchSize }: Overrides): RunnablePipeline {
   const sizes = { ...(concurrency !== undefined && { concurrency }), ...(batchSize !== undefined && { batchSize }) }
   switch (work.mode) {
