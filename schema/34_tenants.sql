@@ -270,6 +270,15 @@ BEGIN
     wrapped := true;
     RETURN;
   END IF;
+  -- A claim of one message has no room for a tenant beside it, whose turn would pass all the same, time and again.
+  IF apart AND most = 1 AND ((any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}') THEN
+    tenants := ARRAY[''];
+    shares := ARRAY[1];
+    granted := 1;
+    wrapped := false;
+    PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
+    RETURN;
+  END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
   FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);

@@ -63,6 +63,26 @@ describe.each(BOTH)('limits of tenants, in %s mode', (mode) => {
     await waitFor(() => seen.length === 23, { what: 'the others to be handled' })
   })
 
+  test('claims of one message pass over no tenant, although messages without one wait beside them', async ({
+    queue,
+    database,
+    sluice,
+  }) => {
+    await setQueueColumns(database, queue, { tenant_concurrency: 5 })
+    for (const tenant of ['a', 'b', 'c']) await put(sluice, queue, Array(40).fill(tenant), { tenant })
+    await put(sluice, queue, Array(40).fill('none'))
+    const seen: unknown[] = []
+    sluice
+      .pipeline(queue, { ...(options as object), concurrency: 1, batchSize: 1 } as never)
+      .handle(({ payload }) => {
+        seen.push(payload)
+      })
+      .start()
+    await waitFor(() => seen.length >= 40, { what: 'a quarter of them to be handled' })
+    const counts = ['a', 'b', 'c', 'none'].map((name) => seen.slice(0, 40).filter((one) => one === name).length)
+    expect(Math.min(...counts)).toBeGreaterThanOrEqual(8)
+  })
+
   test('each tenant has its own tokens', async ({ queue, database, sluice }) => {
     await setQueueColumns(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000, tenant_rate_burst: 2 })
     const seen: unknown[] = []
