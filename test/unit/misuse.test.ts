@@ -304,7 +304,7 @@ describe('is refused where it is written', () => {
     [
       'retryLater({ afer })',
       () => retryLater({ afer: '5m' } as never),
-      'retryLater: expected only the options after, error, received',
+      'retryLater: expected only the options after, atLeast, error, received',
     ],
     ['snooze()', () => snooze(undefined as never), 'snooze: expected an object of options, received undefined'],
     ["snooze('5m')", () => snooze('5m' as never), 'snooze: expected an object of options, received "5m"'],
