@@ -45,7 +45,7 @@ export interface SluiceOptions<
   /** How long to wait for a connection, 100 ms to 10 min. @default '5s' */
   readonly connectTimeout?: Duration | undefined
   /**
-   * The most connections that this Sluice has at a time, 1 to 10,000. Pipelines share them: each has at least one, and at
+   * The most connections that this Sluice has at a time, without `migrate()`, 1 to 10,000. Pipelines share them: each has at least one, and at
    * most its concurrency. The first line of the log says how they are shared.
    * @default as many as the pipelines and calls need
    */

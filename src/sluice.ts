@@ -96,7 +96,7 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
     const operations = new Operations(enqueues.context, {
       host: parts.inOwnTransaction,
       direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
-      besides: parts.besides,
+      withRoom: parts.withRoom,
       calls,
     })
     this.operate = new Operate(enqueues.context, operations, claims.store)

@@ -68,8 +68,8 @@ export const severedSession = scenario({
     edits: [
       {
         file: 'modes/transactional/lost-batch.ts',
-        from: "  if (lost.begun.length === 0 || !isSame()) return 'nothing'\n",
-        to: "  if (isSame()) return 'nothing'\n",
+        from: "  if (lost.begun.length === 0 || !isSameSession(runtime, lost)) return 'nothing'\n",
+        to: "  if (isSameSession(runtime, lost)) return 'nothing'\n",
       },
     ],
     caught: ['stuck'],

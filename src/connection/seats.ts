@@ -15,7 +15,7 @@ export type Shares = Readonly<Record<Use, number>>
  * without it, all connections could be those of handlers that wait for one more.
  */
 export class Seats {
-  /** How many there are, beside those of {@link besides}. */
+  /** How many there are, beside those of {@link room}. */
   #limit: number
   #shares: Shares
   readonly #taken: Record<Use, number> = { batches: 0, transactions: 0, claims: 0, settlements: 0, calls: 0 }
@@ -51,7 +51,7 @@ export class Seats {
   }
 
   /** Resolves when so many are free for connections outside of the pool, with what gives them back. */
-  async besides(count: number): Promise<() => void> {
+  async room(count: number): Promise<() => void> {
     await new Promise<void>((resolve) => {
       this.#outside.push({ count, resolve })
       this.#serve()

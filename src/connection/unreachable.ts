@@ -30,16 +30,19 @@ function remedyForTooMany(error: unknown): string {
   const routine = error instanceof Error && 'routine' in error ? error.routine : undefined
   const [, name] = /["„“«»”’‘「](.+?)["„“«»”’‘」]/.exec(wordsOf(error)) ?? []
   const quoted = name === undefined ? '…' : `"${name.replaceAll('"', '""')}"`
-  const [limit, what] =
-    routine === 'InitializeSessionUserId'
-      ? ['ALTER ROLE', 'the limit of the role']
-      : routine === 'CheckMyDatabase'
-        ? ['ALTER DATABASE', 'the limit of the database']
-        : [undefined, 'max_connections on the server']
+  const [, of, what] = ROUTINES.find(([one]) => one === routine) ?? []
   const raise =
-    limit === undefined ? `Raise ${what}` : `Raise ${what}, as in \`${limit} ${quoted} CONNECTION LIMIT 100\``
+    of === undefined
+      ? 'Raise max_connections on the server'
+      : `Raise ${what}, as in \`ALTER ${of} ${quoted} CONNECTION LIMIT 100\``
   return `${raise}, or let each process open fewer: createSluice({ maxConnections: 10 })`
 }
+
+/** Where the server refuses, and whose limit that is. */
+const ROUTINES: readonly (readonly [routine: string, of: string, what: string])[] = [
+  ['InitializeSessionUserId', 'ROLE', 'the limit of the role'],
+  ['CheckMyDatabase', 'DATABASE', 'the limit of the database'],
+]
 
 /** By SQLSTATE, or by the code of a system error. */
 const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [

@@ -18,7 +18,7 @@ export interface OperationsOptions {
   readonly host: InOwnTransaction
   readonly direct: DirectAddress
   /** Does work that opens one connection of its own. */
-  readonly besides: <T>(work: () => Promise<T>) => Promise<T>
+  readonly withRoom: <T>(work: () => Promise<T>) => Promise<T>
   readonly calls: Calls
 }
 
@@ -103,7 +103,7 @@ export class Operations {
   inSession<T>(work: (execute: Execute, shared: boolean) => Promise<T>): Promise<T> {
     return this.#options.calls.run(async () => {
       const { inKnownSession } = await import('../connection/in-session.ts')
-      return this.#options.besides(() => inKnownSession(this.#options.direct, work))
+      return this.#options.withRoom(() => inKnownSession(this.#options.direct, work))
     })
   }
 

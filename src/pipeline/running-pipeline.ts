@@ -142,7 +142,8 @@ export class RunningPipeline implements AsyncDisposable {
    * begin. After the timeout the rest is stopped. A handler of this pipeline may call it, and may not await it.
    *
    * @param options.timeout how long to wait for the batches. @default '30s'
-   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler of this pipeline awaits it
+   * @throws SluiceError OPTION_INVALID; from Node 24 on IN_HANDLER if a handler of this pipeline awaits it (before, it waits
+   *   for the timeout)
    */
   drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
     return meterInside() === this.#meter ? refuseToAwait('drain()', () => this.#drain(options)) : this.#drain(options)
@@ -167,7 +168,8 @@ export class RunningPipeline implements AsyncDisposable {
    * server does; a pipeline that still waits for its first connection is not started any more. A handler of this pipeline
    * may call it, and may not await it.
    *
-   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler of this pipeline awaits it
+   * @throws SluiceError OPTION_INVALID; from Node 24 on IN_HANDLER if a handler of this pipeline awaits it (before, it waits
+   *   until the handler is given up, seconds later)
    */
   stop(none?: undefined): Promise<void> {
     return meterInside() === this.#meter ? refuseToAwait('stop()', () => this.#stop(none)) : this.#stop(none)

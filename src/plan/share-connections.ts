@@ -1,3 +1,4 @@
+import { counted } from '../basics/sentences.ts'
 import type { Shares } from '../connection/seats.ts'
 import { SluiceError } from '../errors.ts'
 import { MOST_TRANSACTIONS, type Mode } from './options.ts'
@@ -27,7 +28,7 @@ export interface Sharing {
 export function shareConnections(max: number, fixed: number, pipelines: readonly Wanted[]): Sharing {
   const takers = takersOf(pipelines)
   let left = max - fixed - takers.all.length
-  if (left < 0) throw tooFew(max, max - left, pipelines)
+  if (left < 0) throw tooFew(max, max - left, fixed, pipelines)
   for (let served = true; served; ) {
     served = false
     for (const one of takers.all) {
@@ -73,14 +74,14 @@ function takersOf(pipelines: readonly Wanted[]) {
 /** For enqueues in `ownTransaction`, operations and the like. A second one keeps a slow call from holding up the others. */
 const CALLS = 2
 
-function tooFew(max: number, least: number, pipelines: readonly Wanted[]): SluiceError {
+function tooFew(max: number, least: number, fixed: number, pipelines: readonly Wanted[]): SluiceError {
   const transactional = pipelines.filter(({ mode }) => mode !== 'leased').length
   const leased = pipelines.length - transactional
   const parts = [
-    ...(transactional > 0 ? [`1 for each of ${transactional} pipelines in transactional mode`] : []),
-    ...(leased > 0 ? ['3 for all pipelines in leased mode'] : []),
+    ...(transactional > 0 ? [`${transactional} for ${counted(transactional, 'pipeline')} in transactional mode`] : []),
+    ...(leased > 0 ? [`3 for ${counted(leased, 'pipeline')} in leased mode`] : []),
     '1 for calls',
-    'the rest for control and listening',
+    `${fixed} for control and listening`,
   ]
   const remedy = 'Raise it, or start fewer pipelines in this process'
   return new SluiceError(

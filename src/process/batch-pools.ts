@@ -15,7 +15,7 @@ import type { Shared } from './shared.ts'
  * ten idle seconds.
  */
 export class BatchPools {
-  readonly of: Readonly<Record<Use, Connections>>
+  readonly connections: Readonly<Record<Use, Connections>>
   readonly #pool: pg.Pool
   readonly #create: () => pg.Pool
   readonly #capped: CappedPool | undefined
@@ -29,7 +29,7 @@ export class BatchPools {
     const { limited } = connections
     this.#capped = limited && new CappedPool(pool, limited.max, limited.seats)
     const connectionsFor = (use: Use): Connections => this.#capped?.connectionsFor(use) ?? pool
-    this.of = {
+    this.connections = {
       batches: connectionsFor('batches'),
       transactions: connectionsFor('transactions'),
       claims: connectionsFor('claims'),
@@ -40,17 +40,17 @@ export class BatchPools {
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
   inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number, lockMs?: number): Promise<T> {
-    return inOwnTransaction(this.of.calls, work, answerMs, lockMs)
+    return inOwnTransaction(this.connections.calls, work, answerMs, lockMs)
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
   inOnePacket<T>(send: (execute: Execute) => Promise<T>): Promise<T> {
-    return inOnePacket(this.of.calls, send)
+    return inOnePacket(this.connections.calls, send)
   }
 
   /** Does work with new connections, one at a time. */
   apart<T>(work: (connections: Connections) => Promise<T>): Promise<T> {
-    return this.besides(async () => {
+    return this.withRoom(async () => {
       const pool = this.#create()
       try {
         return await work(pool)
@@ -63,8 +63,8 @@ export class BatchPools {
   }
 
   /** Does work that opens one connection of its own. */
-  async besides<T>(work: () => Promise<T>): Promise<T> {
-    const leave = await this.#capped?.forCall()
+  async withRoom<T>(work: () => Promise<T>): Promise<T> {
+    const leave = await this.#capped?.roomForCall()
     try {
       return await work()
     } finally {
@@ -74,7 +74,7 @@ export class BatchPools {
 
   /** Resolves when so many connections beside those of the pool may be opened, with what says that they are closed. */
   async room(count: number): Promise<() => void> {
-    return (await this.#capped?.besides(count)) ?? (() => undefined)
+    return (await this.#capped?.room(count)) ?? (() => undefined)
   }
 
   async end(): Promise<void> {

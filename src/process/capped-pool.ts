@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { pause } from '../basics/pause.ts'
 import type { Seats, Use } from '../connection/seats.ts'
 import type { Connections } from '../transaction/check-out.ts'
+import { closed } from '../transaction/closed.ts'
 
 /**
  * Keeps the connections of a pool, and those that are opened beside it, to so many together. Who has a seat finds one in the
@@ -34,7 +34,7 @@ export class CappedPool {
   }
 
   /** Room for one connection beside the pool, in the turn of calls. */
-  async forCall(): Promise<() => void> {
+  async roomForCall(): Promise<() => void> {
     const leave = await this.#seats.take('calls')
     await this.#enter(1)
     return () => {
@@ -44,8 +44,8 @@ export class CappedPool {
   }
 
   /** Room for connections beside the pool, for long. */
-  async besides(count: number): Promise<() => void> {
-    const leave = await this.#seats.besides(count)
+  async room(count: number): Promise<() => void> {
+    const leave = await this.#seats.room(count)
     await this.#enter(count)
     return () => {
       this.#leave(count)
@@ -56,9 +56,9 @@ export class CappedPool {
   async #enter(count: number): Promise<void> {
     this.#besides += count
     this.#pool.options.max = Math.max(1, this.#max - this.#besides)
-    const closed: Promise<void>[] = []
-    while (this.#excess > 0 && this.#pool.idleCount > this.#pool.waitingCount) closed.push(this.#closeOne())
-    await Promise.all(closed)
+    const closing: Promise<void>[] = []
+    while (this.#excess > 0 && this.#pool.idleCount > this.#pool.waitingCount) closing.push(this.#closeOne())
+    await Promise.all(closing)
   }
 
   #leave(count: number): void {
@@ -73,18 +73,11 @@ export class CappedPool {
   /** The pool gives idle connections before it opens others. */
   async #closeOne(): Promise<void> {
     this.#closing += 1
-    try {
-      const client = await this.#pool.connect()
-      const late = new AbortController()
-      client.connection.stream.once('close', () => late.abort())
-      client.release(true)
-      await pause(FAREWELL_MS, late.signal)
-    } catch {
-      // The server has closed it meanwhile.
-    } finally {
-      this.#closing -= 1
-    }
+    // The server may have closed it meanwhile.
+    const client = await this.#pool.connect().catch(() => undefined)
+    client?.release(true)
+    // The pool no longer counts it.
+    this.#closing -= 1
+    if (client !== undefined) await closed(client)
   }
 }
-
-const FAREWELL_MS = 1_000

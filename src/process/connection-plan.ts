@@ -22,10 +22,7 @@ export interface Limited {
 export class ConnectionPlan {
   readonly limited: Limited | undefined
   readonly #report: Report
-  readonly #members = new Map<object, Member>()
-  /** For control and listening, beside what pipelines need: of those who wait for a claim. */
-  #fixed = 0
-  #worker = false
+  #needs: Needs = { members: [], worker: false, fixed: 0 }
   #ending = false
   #reported = ''
   #timer: NodeJS.Timeout | undefined
@@ -35,75 +32,70 @@ export class ConnectionPlan {
     this.#report = report
   }
 
-  /** A pipeline is to run. @throws SluiceError OPTION_INVALID if there are too few connections for it */
-  join({ queue, mode, concurrency }: Wanted): Share {
+  /**
+   * A pipeline is to run.
+   *
+   * @param options.briefly for a `runOnce`: its changes alone are not reported
+   * @throws SluiceError OPTION_INVALID if there are too few connections for it
+   */
+  join({ queue, mode, concurrency }: Wanted, { briefly = false } = {}): Share {
     if (this.limited === undefined) return UNLIMITED
     const member: Member = { queue, mode, concurrency, limit: undefined }
-    const key = {}
-    this.#change(
-      () => this.#members.set(key, member),
-      () => this.#members.delete(key),
-    )
+    const change = (needs: Partial<Needs>) => {
+      this.#change(needs)
+      if (!briefly) this.#announceSoon()
+    }
+    change({ members: [...this.#needs.members, member] })
     return {
       govern: (limit) => {
         member.limit = limit
-        this.#replan()
+        change({})
       },
       want: (wanted) => {
         member.concurrency = wanted
-        this.#replan()
+        change({})
       },
       leave: () => {
-        if (this.#members.delete(key)) this.#replan()
+        const { members } = this.#needs
+        if (members.includes(member)) change({ members: members.filter((one) => one !== member) })
       },
     }
   }
 
   /** The process becomes a worker, with a control connection and a listener. @throws SluiceError OPTION_INVALID */
   work(): void {
-    const before = this.#worker
-    this.#change(
-      () => {
-        this.#worker = true
-      },
-      () => {
-        this.#worker = before
-      },
-    )
+    this.#change({ worker: true })
+    this.#announceSoon()
   }
 
   /** So many more are needed for control and listening. @throws SluiceError OPTION_INVALID */
   fix(count: number): void {
-    this.#change(
-      () => {
-        this.#fixed += count
-      },
-      () => {
-        this.#fixed -= count
-      },
-    )
+    this.#change({ fixed: this.#needs.fixed + count })
+    this.#announceSoon()
   }
 
+  /** Undoes a {@link fix}. */
   free(count: number): void {
-    this.#fixed -= count
-    this.#replan()
+    this.fix(-count)
   }
 
   /** Reports what is planned, unless it has been. */
   announce(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.limited === undefined || !this.#worker || this.#ending || this.#members.size === 0) return
+    const { members, worker } = this.#needs
+    if (this.limited === undefined || !worker || this.#ending || members.length === 0) return
     const { max } = this.limited
-    const { shares, batches } = this.#share(max)
-    const pipelines = [...this.#members.values()].map(({ queue, mode, concurrency }, at) => ({
+    const { shares, batches } = shared(max, this.#needs)
+    const pipelines = members.map(({ queue, mode, concurrency }, at) => ({
       queue,
       mode,
       concurrency,
       batches: batches[at] ?? 0,
     }))
     const { claims, settlements, transactions, calls } = shares
-    const plan = { max, pipelines, leased: claims + settlements + transactions, calls, control: this.#control }
+    const control = controlOf(this.#needs)
+    const plan = { max, pipelines, leased: claims + settlements + transactions, calls, control }
     const text = JSON.stringify(plan)
     if (text === this.#reported) return
     this.#reported = text
@@ -116,41 +108,44 @@ export class ConnectionPlan {
     clearTimeout(this.#timer)
   }
 
-  #change(make: () => void, undo: () => void): void {
-    if (this.limited === undefined) return
-    make()
-    try {
-      this.#replan()
-    } catch (error) {
-      undo()
-      throw error
-    }
-  }
-
-  #replan(): void {
+  /** Nothing has changed if it throws. @throws SluiceError OPTION_INVALID */
+  #change(change: Partial<Needs>): void {
     if (this.limited === undefined) return
     const { max, seats } = this.limited
-    const { shares, batches } = this.#share(max)
+    const needs = { ...this.#needs, ...change }
+    const { shares, batches } = shared(max, needs)
+    this.#needs = needs
     seats.share(shares)
-    for (const [at, member] of [...this.#members.values()].entries()) {
+    for (const [at, member] of needs.members.entries()) {
       if (member.mode !== 'leased') member.limit?.(batches[at] ?? 1)
     }
-    // Pipelines often start one after another.
-    if (this.#worker) this.#timer ??= startTimer(() => this.announce(), SETTLED_MS).unref()
   }
 
-  #share(max: number): Sharing {
-    return shareConnections(max, this.#control, [...this.#members.values()])
-  }
-
-  get #control(): number {
-    return (this.#worker || this.#members.size > 0 ? WAKE_UPS : 0) + this.#fixed
+  /** Pipelines often start one after another. */
+  #announceSoon(): void {
+    if (this.#needs.worker) this.#timer ??= startTimer(() => this.announce(), SETTLED_MS).unref()
   }
 }
 
 interface Member extends Wanted {
   concurrency: number
   limit: ((batches: number) => void) | undefined
+}
+
+/** What connections are needed for. */
+interface Needs {
+  readonly members: readonly Member[]
+  readonly worker: boolean
+  /** For control and listening, beside what pipelines need: of those who wait for a claim. */
+  readonly fixed: number
+}
+
+function shared(max: number, needs: Needs): Sharing {
+  return shareConnections(max, controlOf(needs), needs.members)
+}
+
+function controlOf({ members, worker, fixed }: Needs): number {
+  return (worker || members.length > 0 ? WAKE_UPS : 0) + fixed
 }
 
 const UNLIMITED: Share = { govern: () => undefined, want: () => undefined, leave: () => undefined }

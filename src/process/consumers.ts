@@ -11,6 +11,7 @@ import type { Report, SluiceEvent } from '../telemetry/events.ts'
 import type { ConnectionPlan, Share } from './connection-plan.ts'
 import type { ConsumersState } from './health.ts'
 import type { OnDemand } from './on-demand.ts'
+import { RunShares } from './run-shares.ts'
 import type { Worker } from './worker.ts'
 
 /** A pipeline, or an inbox, that runs: the stop of the Sluice drains it. */
@@ -26,6 +27,7 @@ export class Consumers {
   readonly report: Report
   readonly #parts: OnDemand
   readonly #connections: ConnectionPlan
+  readonly #runShares: RunShares
   /** With the meters of those that have handlers. */
   readonly #pipelines = new Map<Drainable, Meter | undefined>()
   readonly #runs = new Set<Demand>()
@@ -42,6 +44,7 @@ export class Consumers {
   constructor(parts: OnDemand, connections: ConnectionPlan, report: Report, events: Observable<SluiceEvent>) {
     this.#parts = parts
     this.#connections = connections
+    this.#runShares = new RunShares(connections)
     this.report = report
     this.events = events
   }
@@ -144,9 +147,8 @@ export class Consumers {
   /** Connects if need be, and handles what is due. `demanded` is called with the demand before it runs. */
   async runOnce(consumption: Consumption, demanded: (demand: Demand) => void): Promise<void> {
     this.#requireGoing()
-    // It has one runner.
-    const share = this.join({ ...consumption.plan, concurrency: 1 })
-    const { meter } = consumption
+    const { plan, meter } = consumption
+    const leave = this.#runShares.enter(plan)
     this.#meters.add(meter)
     try {
       const current = await this.#parts.worker()
@@ -157,7 +159,7 @@ export class Consumers {
       })
     } finally {
       this.#meters.delete(meter)
-      share.leave()
+      leave()
     }
   }
 

@@ -65,9 +65,9 @@ export class OnDemand {
   }
 
   /** Does work that opens one connection of its own. */
-  readonly besides = async <T>(work: () => Promise<T>): Promise<T> => {
+  readonly withRoom = async <T>(work: () => Promise<T>): Promise<T> => {
     const pools = await this.pools()
-    return pools.besides(work)
+    return pools.withRoom(work)
   }
 
   /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */
@@ -86,11 +86,17 @@ export class OnDemand {
   /** @throws SluiceError OPTION_INVALID if `maxConnections` leaves none */
   async #roomForLines(): Promise<() => void> {
     const { connections } = this.#shared
+    const pools = await this.pools()
     connections.fix(WAKE_UPS)
-    const leave = await (await this.pools()).room(WAKE_UPS)
-    return () => {
-      leave()
+    try {
+      const leave = await pools.room(WAKE_UPS)
+      return () => {
+        leave()
+        connections.free(WAKE_UPS)
+      }
+    } catch (error) {
       connections.free(WAKE_UPS)
+      throw error
     }
   }
 

@@ -61,7 +61,7 @@ function maintenanceOf(
     control,
     inTransaction,
     report,
-    inSession: (work, signal) => pools.besides(() => inKnownSession({ connection, vouched }, work, signal)),
+    inSession: (work, signal) => pools.withRoom(() => inKnownSession({ connection, vouched }, work, signal)),
     by: () => alphabet.fit(name),
     intervalMs,
   })

@@ -66,7 +66,7 @@ export class Worker {
     const { reaper } = this.#services
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
-      connections: pools.of,
+      connections: pools.connections,
       apart: (work) => pools.apart(work),
       connectTimeoutMs: config.connectTimeoutMs,
       alphabet: shared.alphabet,

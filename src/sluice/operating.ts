@@ -85,7 +85,7 @@ export type Operating<
    * earlier. Claims stay: they can still be settled, renewed and released.
    *
    * @param options.timeout how long to wait for the batches in flight. @default '30s'
-   * @throws SluiceError OPTION_INVALID; IN_HANDLER if a handler awaits it
+   * @throws SluiceError OPTION_INVALID; from Node 24 on IN_HANDLER if a handler awaits it (before, it waits for the timeout)
    */
   stop(options?: { readonly timeout?: Duration | undefined }): Promise<void>
 

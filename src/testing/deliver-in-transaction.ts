@@ -22,8 +22,8 @@ export async function deliverInTransaction(
   for (const [at, message] of messages.entries()) {
     message.accept(await validatePayload(definition, message.payload, `messages[${at}].payload`))
   }
-  const { of } = await pools()
-  const connection = await BatchConnection.acquire(of.calls)
+  const { connections } = await pools()
+  const connection = await BatchConnection.acquire(connections.calls)
   try {
     connection.begin()
     const outcomes: Outcome[] = []

@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { startTimer } from '../basics/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError, stopped } from '../errors.ts'
+import { closed } from './closed.ts'
 
 /** Where connections come from: a pool, or one whose connections have to be waited for. */
 export interface Connections extends Pick<pg.Pool, 'connect' | 'ending'> {
@@ -55,24 +55,8 @@ function leaving(client: pg.PoolClient, leave: () => void): pg.PoolClient {
   const release = client.release
   client.release = (destroy) => {
     release.call(client, destroy)
-    if (destroy) whenClosed(client, leave)
+    if (destroy) void closed(client).then(leave)
     else leave()
   }
   return client
 }
-
-/** Until the server has closed its end, the connection counts there. One that does not answer is cut. */
-function whenClosed(client: pg.PoolClient, leave: () => void): void {
-  const { stream } = client.connection
-  if (stream.destroyed) {
-    leave()
-    return
-  }
-  const late = startTimer(() => stream.destroy(), FAREWELL_MS)
-  stream.once('close', () => {
-    clearTimeout(late)
-    leave()
-  })
-}
-
-const FAREWELL_MS = 1_000

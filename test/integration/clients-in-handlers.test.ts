@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { sql } from 'drizzle-orm'
@@ -267,6 +268,71 @@ describe('tx.pool', () => {
     })
     expect(done.kind).toBe('ack')
     expect(seen).toEqual([[], [{ n: 7 }], []])
+  })
+
+  inHandler(
+    'rolls a transaction back whose COMMIT fails because an error was swallowed',
+    async ({ inHandler: run }) => {
+      const seen: unknown[] = []
+      const done = await run(async (pool) => {
+        const client = await pool.connect()
+        const called = (text: string) => new Promise<unknown>((resolve) => client.query(text, resolve))
+        const awaited = (text: string) => client.query(text).catch((error: unknown) => error)
+        for (const send of [awaited, called]) {
+          await send('BEGIN')
+          await send('SELECT 1 / 0')
+          seen.push(await send('COMMIT'))
+          await send('ROLLBACK')
+        }
+        await pool.query('SELECT 1')
+      })
+      expect(seen).toMatchObject([{ code: '25P02' }, { code: '25P02' }])
+      expect(done).toMatchObject({ kind: 'ack' })
+    },
+  )
+
+  inHandler('ends transactions whose ends are sent before one is answered', async ({ inHandler: run }) => {
+    const done = await run(async (pool) => {
+      const [outer, inner] = [await pool.connect(), await pool.connect()]
+      await outer.query('BEGIN')
+      await inner.query('BEGIN')
+      await Promise.all([inner, outer].map((client) => client.query('COMMIT')))
+      await Promise.all(['BEGIN', 'COMMIT', 'BEGIN', 'COMMIT'].map((text) => inner.query(text)))
+    })
+    expect(done).toMatchObject({ kind: 'ack' })
+  })
+
+  inHandler('forgets a transaction whose BEGIN has failed', async ({ inHandler: run }) => {
+    const done = await run(async (pool) => {
+      const [first, second] = [await pool.connect(), await pool.connect()]
+      await first.query('BEGIN')
+      await first.query('SELECT 1 / 0').catch(() => undefined)
+      await expect(second.query('BEGIN')).rejects.toMatchObject({ code: '25P02' })
+      await first.query('ROLLBACK')
+    })
+    expect(done).toMatchObject({ kind: 'ack' })
+  })
+
+  inHandler("keeps listeners apart from those of the batch's connection", async ({ inHandler: run }) => {
+    const done = await run(async (pool) => {
+      const client = await pool.connect()
+      const real: pg.PoolClient = Object.getPrototypeOf(client)
+      const counts = () => ['error', 'end'].map((event) => real.listenerCount(event))
+      const before = counts()
+      expect(before[0]).toBeGreaterThan(0)
+      const methods = Object.keys(EventEmitter.prototype).filter((name) =>
+        /^(on|once|off|(add|prepend|remove).*Listeners?)$/.test(name),
+      )
+      expect(methods).toHaveLength(8)
+      for (const method of methods) {
+        for (const event of ['error', 'end']) {
+          expect(Reflect.apply(Reflect.get(client, method), client, [event, () => undefined])).toBe(client)
+        }
+      }
+      expect(client.removeAllListeners()).toBe(client)
+      expect(counts()).toEqual(before)
+    })
+    expect(done).toMatchObject({ kind: 'ack', error: undefined })
   })
 
   inHandler('refuses the end of a transaction while a later one is open', async ({ inHandler: run }) => {

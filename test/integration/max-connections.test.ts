@@ -136,6 +136,24 @@ describe('with maxConnections', () => {
     await batches(3)
   })
 
+  test('runs of a pipeline side by side share them, and wait for one another', async () => {
+    const database = await freshDatabase()
+    const [runs, messages, max] = [8, 40, 8]
+    const sluice = startTestSluice(database, { maxConnections: max })
+    const log = new EventLog(sluice.events)
+    const counts = await watchConnections(database)
+    const pipeline = sluice.pipeline('orders', { batchSize: 1, concurrency: runs }).handle(() => pause(5))
+    for (let pass = 0; pass < 3; pass += 1) {
+      await put(sluice, 'orders', Array.from({ length: messages }).fill(pass))
+      const all = await Promise.all(Array.from({ length: runs }, () => pipeline.runOnce()))
+      expect(all.reduce((sum, { counts: { acked } }) => sum + acked, 0)).toBe(messages)
+    }
+    expect(counts.most()).toBeLessThanOrEqual(max)
+    const orders = { queue: 'orders', mode: 'transactional', concurrency: runs, batches: 4 }
+    const plans = log.of('connections.planned').map(({ pipelines, calls }) => ({ pipelines, calls }))
+    expect(plans).toEqual([{ pipelines: [orders], calls: 2 }])
+  })
+
   test('the first line of the log says how they are shared', async () => {
     const database = await freshDatabase()
     const lines: string[] = []

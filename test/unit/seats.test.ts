@@ -48,7 +48,7 @@ describe('seats', () => {
     // Two are to be for another use: batches have one less each time one ends.
     all.share({ ...SHARES, batches: 1 })
     let outside = false
-    const waiting = all.besides(2).then((leave) => {
+    const waiting = all.room(2).then((leave) => {
       outside = true
       return leave
     })
@@ -69,7 +69,7 @@ describe('seats', () => {
     const [first, second] = [await take('batches'), await take('batches')]
     await take('batches')
     all.share({ ...SHARES, batches: 1 })
-    const waiting = all.besides(2)
+    const waiting = all.room(2)
     first()
     second()
     const leave = await waiting
@@ -86,7 +86,7 @@ describe('seats', () => {
     const { all, take, taken } = seats(4)
     all.share({ ...SHARES, batches: 3 })
     const [first] = [await take('batches'), await take('batches')]
-    const waiting = all.besides(2)
+    const waiting = all.room(2)
     void take('batches', 'batch')
     await settled()
     expect(taken).toEqual([])

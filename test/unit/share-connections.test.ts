@@ -46,4 +46,11 @@ describe('connections', () => {
     expect(() => shareConnections(max, 2, pipelines)).toThrow(expect.objectContaining(refused))
     expect(shareConnections(least, 2, pipelines).shares.calls).toBe(1)
   })
+
+  test('that are too few are refused with what each is for', () => {
+    expect(() => shareConnections(5, 4, [transactional(1), leased(1), leased(2)])).toThrow(
+      'maxConnections: expected at least 9 (1 for 1 pipeline in transactional mode, 3 for 2 pipelines in leased mode, ' +
+        '1 for calls, 4 for control and listening), received 5. Raise it',
+    )
+  })
 })

@@ -98,7 +98,7 @@ function send(
  * The answer for the handler. V8 finds the functions that await a promise only if nothing else has been added to it, and
  * the driver takes the stack of an error when its promise is rejected. So what we do is in the chain, not beside it.
  */
-function awaited(result: Promise<unknown>, answered: (error?: unknown) => void): Promise<unknown> {
+export function awaited(result: Promise<unknown>, answered: (error?: unknown) => void): Promise<unknown> {
   const given = result.then(
     (answer) => {
       answered()

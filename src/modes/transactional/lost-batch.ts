@@ -51,36 +51,57 @@ export async function countLoss(
   source: TransactionalSource,
   lost: LostBatch,
 ): Promise<CountedAs> {
-  const { control } = runtime
-  const isSame = () => lost.session !== undefined && control.session === lost.session
-  if (lost.begun.length === 0 || !isSame()) return 'nothing'
-  const count = async (connections: Connections): Promise<CountedAs> => {
-    const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<CountedAs> => {
-      const settlement = await inOwnTransaction(
-        connections,
-        async (execute) => {
-          const written = await work(execute)
-          if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
-          return written
-        },
-        ANSWER_MS,
-      )
-      if (settlement === undefined) return 'runs alone'
-      settlement.reportAll(runtime.report)
-      consumption.onSettled?.(settlement.settled)
-      consumption.meter.settled(settlement.counts)
-      return 'failed attempt'
-    }
-    return inTransaction((execute) => write(runtime, consumption, source, lost, execute)).catch((error: unknown) => {
-      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
-      return inTransaction((execute) => putAside(source, lost, execute))
-    })
-  }
+  if (lost.begun.length === 0 || !isSameSession(runtime, lost)) return 'nothing'
   try {
-    return await runtime.apart(count)
+    return await runtime.apart((connections) => count({ runtime, consumption, source, lost, connections }))
   } catch {
     return 'nothing'
   }
+}
+
+/** A loss, and what it takes to count it. */
+interface Counting {
+  readonly runtime: Runtime
+  readonly consumption: Consumption<TransactionalPlan>
+  readonly source: TransactionalSource
+  readonly lost: LostBatch
+  /** New ones. */
+  readonly connections: Connections
+}
+
+async function count(counting: Counting): Promise<CountedAs> {
+  const { runtime, consumption, source, lost } = counting
+  try {
+    return await inTransaction(counting, (execute) => write(runtime, consumption, source, lost, execute))
+  } catch (error) {
+    if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
+    return inTransaction(counting, (execute) => putAside(source, lost, execute))
+  }
+}
+
+/** @param work settles the message, or else returns undefined */
+async function inTransaction(
+  { runtime, consumption, lost, connections }: Counting,
+  work: (execute: Execute) => Promise<Settlement | undefined>,
+): Promise<CountedAs> {
+  const settlement = await inOwnTransaction(
+    connections,
+    async (execute) => {
+      const written = await work(execute)
+      if (!isSameSession(runtime, lost)) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
+      return written
+    },
+    ANSWER_MS,
+  )
+  if (settlement === undefined) return 'runs alone'
+  settlement.reportAll(runtime.report)
+  consumption.onSettled?.(settlement.settled)
+  consumption.meter.settled(settlement.counts)
+  return 'failed attempt'
+}
+
+function isSameSession({ control }: Runtime, { session }: LostBatch): boolean {
+  return session !== undefined && control.session === session
 }
 
 /** A few index descents, and rows. */
