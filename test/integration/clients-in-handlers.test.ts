@@ -347,6 +347,40 @@ describe('tx.pool', () => {
     expect(done.error).toMatch(/tx\.pool: expected the transaction that began last to end first, received COMMIT of an/)
   })
 
+  inHandler('refuses a statement beside a transaction, which would be undone with it', async ({ inHandler: run }) => {
+    const outcomes = [
+      await run(async (pool) => {
+        const [first, second] = [await pool.connect(), await pool.connect()]
+        await first.query('BEGIN')
+        await second.query('BEGIN')
+        await first.query('SELECT 1').catch(() => undefined)
+        await second.query('ROLLBACK')
+        await first.query('COMMIT')
+      }),
+      await run(async (pool) => {
+        const client = await pool.connect()
+        await client.query('BEGIN')
+        await pool.query('SELECT 1').catch(() => undefined)
+        await client.query('ROLLBACK')
+      }),
+    ]
+    for (const { kind, error } of outcomes) {
+      expect(kind).toBe('deadLetter')
+      expect(error).toMatch(/tx\.pool: .*received a statement beside it\. It is one connection/)
+    }
+  })
+
+  inHandler('keeps nothing of a transaction that has not ended with the handler', async ({ inHandler: run }) => {
+    const done = await run(async (pool) => {
+      const client = await pool.connect()
+      await client.query('BEGIN')
+      await client.query('SELECT 1')
+      client.release()
+    })
+    expect(done.kind).toBe('deadLetter')
+    expect(done.error).toMatch(/tx\.pool: expected each transaction to have ended with the handler/)
+  })
+
   inHandler.for(['COMMIT', 'ROLLBACK', 'BEGIN ISOLATION LEVEL SERIALIZABLE', 'BEGIN; COMMIT'])(
     'refuses %s where the client does',
     async (text, { inHandler: run }) => {

@@ -8,11 +8,21 @@ import { Savepoints, type Step, type Verb } from './savepoints.ts'
  * savepoints. It waits for nothing and opens nothing.
  */
 export class LentPool extends pg.Pool {
+  readonly #savepoints: Savepoints
+
   /** @param onViolation the handler's writes must not be kept */
   constructor(client: pg.PoolClient, onViolation: (error: SluiceError) => void) {
     super()
-    this.query = client.query.bind(client)
-    this.connect = connectTo(client, new Savepoints(onViolation))
+    this.#savepoints = new Savepoints(onViolation)
+    const query = (...given: unknown[]) =>
+      inTurn(this.#savepoints, this, callbackOf(given), () => Reflect.apply(client.query, client, given))
+    Object.assign(this, { query })
+    this.connect = connectTo(client, this.#savepoints)
+  }
+
+  /** @throws SluiceError TRANSACTION_CONTROL if a transaction of the pool has begun and not ended */
+  requireEnded(): void {
+    this.#savepoints.requireEnded()
   }
 }
 
@@ -36,7 +46,8 @@ function lend(client: pg.PoolClient, savepoints: Savepoints): pg.PoolClient {
   const query = (...given: unknown[]) => {
     const [config] = given
     const verb = verbOf(config)
-    if (verb === undefined) return Reflect.apply(client.query, client, given)
+    if (verb === undefined)
+      return inTurn(savepoints, lent, callbackOf(given), () => Reflect.apply(client.query, client, given))
     return control(client, () => savepoints.stepFor(verb, lent), callbackOf(given))
   }
   const same = () => lent
@@ -65,6 +76,15 @@ const LISTENING = [
   'setMaxListeners',
 ] as const satisfies readonly (keyof pg.PoolClient)[]
 
+function inTurn(savepoints: Savepoints, of: object, callback: Callback | undefined, send: () => unknown): unknown {
+  try {
+    savepoints.requireLast(of)
+    return send()
+  } catch (error) {
+    return failed(error, callback)
+  }
+}
+
 function control(client: pg.PoolClient, next: () => Step, callback: Callback | undefined): unknown {
   try {
     const { text, answered } = next()
@@ -74,9 +94,13 @@ function control(client: pg.PoolClient, next: () => Step, callback: Callback | u
       callback(error, ...results)
     })
   } catch (error) {
-    if (callback === undefined) return Promise.reject(error)
-    return queueMicrotask(() => callback(error))
+    return failed(error, callback)
   }
+}
+
+function failed(error: unknown, callback: Callback | undefined): unknown {
+  if (callback === undefined) return Promise.reject(error)
+  return queueMicrotask(() => callback(error))
 }
 
 const VERBS: readonly Verb[] = ['begin', 'commit', 'rollback']

@@ -52,7 +52,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   readonly #enqueue: EnqueueIn
   #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
-  #pool: pg.Pool | undefined
+  #pool: LentPool | undefined
   #open = true
   #savepoint: string | undefined
   #odd = false
@@ -179,6 +179,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   async keep(): Promise<void> {
     await this.closed()
     if (this.#violation !== undefined) throw this.#violation
+    this.#pool?.requireEnded()
     const savepoint = this.#savepoint
     if (savepoint === undefined) return
     this.#connection.assertWhole()

@@ -22,12 +22,33 @@ export class Savepoints {
   /** @throws SluiceError TRANSACTION_CONTROL if it ends a transaction that is not the last one that has begun */
   stepFor(verb: Verb, of: object): Step {
     if (verb === 'begin') return this.#begin(of)
-    const open = [...this.#set].filter(({ isEnding }) => !isEnding)
+    const open = this.#open
     const last = open.at(-1)
     // The client refuses what ends no transaction of the pool's.
     if (!open.some((savepoint) => savepoint.of === of)) return { text: verb, answered: () => undefined }
-    if (last?.of !== of) throw this.#overlap(verb)
+    if (last?.of !== of) throw this.#overlap(`${verb.toUpperCase()} of an earlier one`)
     return verb === 'commit' ? this.#commit(last) : this.#rollBack(last)
+  }
+
+  /**
+   * A statement of a client runs in the transaction that began last, and ends with it.
+   *
+   * @throws SluiceError TRANSACTION_CONTROL if that one is of another client
+   */
+  requireLast(of: object): void {
+    const last = this.#open.at(-1)
+    if (last !== undefined && last.of !== of) throw this.#overlap('a statement beside it')
+  }
+
+  /** @throws SluiceError TRANSACTION_CONTROL if a transaction has begun and not ended: half of it would be kept */
+  requireEnded(): void {
+    if (this.#open.length === 0) return
+    const what = 'tx.pool: expected each transaction to have ended with the handler, received one that has not'
+    throw new SluiceError('TRANSACTION_CONTROL', `${what}. Await it, and end it by COMMIT or ROLLBACK`)
+  }
+
+  get #open(): readonly Savepoint[] {
+    return [...this.#set].filter(({ isEnding }) => !isEnding)
   }
 
   #begin(of: object): Step {
@@ -56,10 +77,10 @@ export class Savepoints {
     return { text: `ROLLBACK TO SAVEPOINT ${name}; RELEASE SAVEPOINT ${name}`, answered: () => undefined }
   }
 
-  #overlap(verb: Verb): SluiceError {
+  #overlap(received: string): SluiceError {
     const what =
       'tx.pool: expected the transaction that began last to end first, ' +
-      `received ${verb.toUpperCase()} of an earlier one. It is one connection: run its transactions one after another`
+      `received ${received}. It is one connection: run its transactions one after another`
     const error = new SluiceError('TRANSACTION_CONTROL', what)
     this.#onViolation(error)
     return error
