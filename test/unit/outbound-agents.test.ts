@@ -18,10 +18,11 @@ const here: Resolve = (_hostname, _options, callback) => callback(null, [{ addre
 /** Nothing may be resolved here. */
 const nowhere: Resolve = (hostname, _options, callback) => callback(new Error(`${hostname} was resolved`), [])
 
-async function portOf(server: http.Server): Promise<number> {
+async function portOf(server: http.Server, ends: Iterable<Duplex> = []): Promise<number> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   onTestFinished(async () => {
     server.closeAllConnections()
+    for (const end of ends) end.destroy()
     await new Promise((resolve) => server.close(resolve))
   })
   return (server.address() as AddressInfo).port
@@ -35,14 +36,19 @@ function startSecure(): Promise<number> {
 /** A proxy for which every name is this machine, and the places to which it was asked to connect. */
 async function startProxy(): Promise<{ readonly port: number; readonly asked: readonly string[] }> {
   const asked: string[] = []
+  const ends = new Set<Duplex>()
   const proxy = http.createServer()
   proxy.on('connect', ({ url = '' }: http.IncomingMessage, socket: Duplex) => {
     asked.push(url)
     const beyond = connect(Number(url.split(':')[1]), '127.0.0.1', () => socket.write('HTTP/1.1 200 OK\r\n\r\n'))
-    for (const end of [socket, beyond]) end.on('error', () => undefined)
+    for (const end of [socket, beyond]) {
+      end.on('error', () => undefined)
+      // The server lets go of a socket that it has handed over, and waits for it when it closes.
+      ends.add(end)
+    }
     socket.pipe(beyond).pipe(socket)
   })
-  return { port: await portOf(proxy), asked }
+  return { port: await portOf(proxy, ends), asked }
 }
 
 /** An agent as packages for proxies have it: its connections go through a tunnel. */
