@@ -140,7 +140,7 @@ describe('a message that is not due', () => {
     expect(explanation.headline).toMatchObject({
       reason: 'retrying',
       explanation: expect.stringMatching(
-        /^Attempt 1 of 5 failed \d+m?s ago: "the shop is closed"\. It is tried again in 59m \d+s\.$/,
+        /^Attempt 1 of 5 failed \d+m?s ago: "the shop is closed"\. It is tried again in (?:1h|59m \d+s)\.$/,
       ),
       details: { attempt: 1, maxAttempts: 5 },
       remedy: `npx sluice message run-now ${queue} ${id}`,

@@ -4,7 +4,7 @@ import { createSluice, type Sluice } from '../../src/sluice.ts'
 import { EventLog } from '../support/event-log.ts'
 import { NO_POLL } from '../support/rows/flag.ts'
 import { holdNotifyLock, startServerWithoutStandby } from '../support/servers/notify-lock.ts'
-import { Steps } from '../support/steps.ts'
+import { type Step, Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 const QUEUE = 'q'
@@ -45,8 +45,7 @@ describe('while a COMMIT waits for its standby with the lock of NOTIFY', () => {
     consume(server, second, NO_POLL)
     await waitFor(async () => (await server.sql(HAS_TRIED, [control?.pid])).length > 0, { what: 'the second worker' })
     const release = await holdNotifyLock(server)
-    await enqueueUnannounced(server, 'hold the first')
-    const held = await first.next()
+    const held = await holdFirst(server, first, second)
     // On a busy machine the second may look once more by itself, and raise its own at once.
     await waitFor(async () => (await holderOf(server)) !== control?.pid, { what: 'the flag to be lowered' })
     await release()
@@ -88,6 +87,17 @@ function consume(server: EmbeddedServer, steps: Steps, pollInterval: number): Sl
   onTestFinished(() => sluice.stop({ timeout: 0 }))
   sluice.pipeline(QUEUE, { batchSize: 1, concurrency: 1 }).handle(steps.handle).subscribe()
   return sluice
+}
+
+/** Until the first has a message. The second may look once more by itself, and take it: then it handles that one. */
+async function holdFirst(server: EmbeddedServer, first: Steps, second: Steps): Promise<Step<unknown>> {
+  for (let enqueued = 1; ; enqueued++) {
+    await enqueueUnannounced(server, 'hold the first')
+    const isTaken = () => first.taken.length + second.taken.length === enqueued
+    await waitFor(isTaken, { what: 'one of the workers to take the message' })
+    if (first.taken.length > 0) return first.next()
+    await second.endNext()
+  }
 }
 
 async function enqueueUnannounced(server: EmbeddedServer, payload: unknown): Promise<void> {
