@@ -37,7 +37,6 @@ export const MODES: readonly Mode[] = [
       ...['pooler', 'network-cut', 'network-black-hole', 'commit-unanswered', 'enqueue-commit-unanswered'],
       ...['kill-before-claim', 'kill-before-commit', 'kill-producer', 'dedupe-kill', 'pool-exhausted', 'fail-over'],
       ...['disk-full', 'activity', 'operators', 'telemetry', 'relay-kill', 'relay-broker-kill', 'relay-outage'],
-      ...['inbox-kill-ack'],
     ]),
   },
   {
@@ -47,14 +46,7 @@ export const MODES: readonly Mode[] = [
     load: { lanes: 2, pauseMs: 200 },
     quick: new Set([
       ...['kill-handling', 'network-black-hole', 'renewal-late', 'process-clock', 'lease-lost'],
-      ...[
-        'settlement-unanswered',
-        'late-settlement',
-        'rescue-and-settle',
-        'both-modes',
-        'webhooks-kill',
-        'webhooks-endpoints',
-      ],
+      ...['settlement-unanswered', 'late-settlement', 'rescue-and-settle', 'both-modes', 'webhooks-kill'],
     ]),
   },
   {
