@@ -80,7 +80,7 @@ const COSTS: readonly {
     buffers: 700,
   },
   { name: 'a queue with 1,000 in flight', send: () => (execute) => explainQueue(execute, 'limited'), buffers: 11_000 },
-  { name: 'a queue with tenants', send: () => (execute) => explainQueue(execute, 'tenants'), buffers: 600 },
+  { name: 'a queue with tenants', send: () => (execute) => explainQueue(execute, 'tenants'), buffers: 700 },
   { name: 'the queue of a group', send: () => (execute) => explainQueue(execute, 'log:all'), buffers: 350 },
   {
     name: 'an event behind 20,000',
