@@ -1,3 +1,4 @@
+import { untilAborted } from '../basics/until-aborted.ts'
 import type { OutgoingMessage, Verdict } from './destination.ts'
 
 /** Sends a message. `answered` gets its verdict, once, now or later. */
@@ -32,14 +33,9 @@ export class PublishCall {
 
   /** The verdicts, at the latest when the signal aborts. */
   async until(signal: AbortSignal, late: Verdict): Promise<readonly Verdict[]> {
-    const end = () => this.end(late)
-    signal.addEventListener('abort', end)
-    if (signal.aborted) end()
-    try {
-      return await this.verdicts
-    } finally {
-      signal.removeEventListener('abort', end)
-    }
+    await untilAborted(this.verdicts, signal)
+    this.end(late)
+    return this.verdicts
   }
 
   /** Nothing more is sent, and what has no verdict gets this one. */
