@@ -3,6 +3,7 @@ import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { Unacked } from '../inbox/unacked.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
 import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
 import { reasonOf } from './kafka-verdict.ts'
@@ -20,7 +21,7 @@ export class KafkaReceiver implements ReceiverConnection {
   /** What has been fetched, and `receive` has not returned yet. */
   #ready: FetchedRecord[] = []
   /** What `receive` has returned of the assignment, and is not acked. */
-  readonly #out = new Map<ReceivedMessage, FetchedRecord>()
+  readonly #out = new Unacked<FetchedRecord>()
   /** Where to go on in the partitions of the assignment. */
   #positions: Positions | undefined
   /** How many partitions each topic has. */
@@ -59,8 +60,8 @@ export class KafkaReceiver implements ReceiverConnection {
    * that another member has now: it gets the messages again.
    */
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
-    const acked = messages.flatMap((message) => this.#out.get(message) ?? [])
-    for (const message of messages) this.#out.delete(message)
+    const acked = this.#out.of(messages)
+    this.#out.forget(messages)
     try {
       await this.#member.commit(offsetsOf(acked, [...this.#out.values()]))
     } catch (error) {

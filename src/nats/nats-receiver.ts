@@ -2,6 +2,7 @@ import type { Consumer, JsMsg } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { Unacked } from '../inbox/unacked.ts'
 import { type Handover, REQUEST_MS } from './handover.ts'
 
 /** A connection to a consumer of JetStream. */
@@ -11,7 +12,7 @@ export class NatsReceiver implements ReceiverConnection {
   /** From the connection before this one. */
   readonly #handover: Handover
   /** What has been received and not acked. */
-  readonly #out = new Map<ReceivedMessage, JsMsg>()
+  readonly #out = new Unacked<JsMsg>()
   /** How many messages the consumer delivers before it waits for acks. */
   readonly #most: number
   #onLost: (error: Error) => void = () => undefined
@@ -43,8 +44,8 @@ export class NatsReceiver implements ReceiverConnection {
   }
 
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
-    const delivered = messages.flatMap((message) => this.#out.get(message) ?? [])
-    for (const message of messages) this.#out.delete(message)
+    const delivered = this.#out.of(messages)
+    this.#out.forget(messages)
     const last = delivered.pop()
     for (const one of delivered) one.ack()
     if (last !== undefined) await this.#ackLast(last)

@@ -1,6 +1,7 @@
 import type { Channel, ConsumeMessage } from 'amqplib'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { Unacked } from '../inbox/unacked.ts'
 import { receivedOf } from './received.ts'
 import { closeSession, type Session } from './session.ts'
 
@@ -12,7 +13,7 @@ export class RabbitmqReceiver implements ReceiverConnection {
   /** What the server has sent, and `receive` has not returned yet. */
   readonly #arrived: ConsumeMessage[] = []
   /** What `receive` has returned and is not acked, in its order. */
-  readonly #out = new Map<ReceivedMessage, ConsumeMessage>()
+  readonly #out = new Unacked<ConsumeMessage>()
   #consuming: Promise<void> | undefined
   #changed = Promise.withResolvers<void>()
   #ended: Error | undefined
@@ -40,12 +41,12 @@ export class RabbitmqReceiver implements ReceiverConnection {
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended
     const [oldest] = this.#out.keys()
-    const delivered = messages.flatMap((message) => this.#out.get(message) ?? [])
+    const delivered = this.#out.of(messages)
     const last = delivered.at(-1)
     // One ack stands for all up to its message.
     if (last !== undefined && oldest === messages[0]) this.#channel.ack(last, true)
     else for (const one of delivered) this.#channel.ack(one)
-    for (const message of messages) this.#out.delete(message)
+    this.#out.forget(messages)
     await this.#roundTrip()
   }
 

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
+import { Unacked } from '../inbox/unacked.ts'
 import { entriesIn, listOf, receivedOf, type StreamEntry } from './entry.ts'
 
 /** A consumer of a stream. */
@@ -20,7 +21,7 @@ export class RedisReceiver implements ReceiverConnection {
   /** What the server has delivered, and `receive` has not returned yet. */
   readonly #ready: StreamEntry[] = []
   /** The ids of what `receive` has returned and is not acked. */
-  readonly #out = new Map<ReceivedMessage, string>()
+  readonly #out = new Unacked<string>()
   #reading: Promise<readonly StreamEntry[]> | undefined
   /** Behind which id to go on with what the consumer has had before, or `>`: it has none of that any more. */
   #behind = FIRST
@@ -50,8 +51,8 @@ export class RedisReceiver implements ReceiverConnection {
   }
 
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
-    await this.#ack(messages.flatMap((message) => this.#out.get(message) ?? []))
-    for (const message of messages) this.#out.delete(message)
+    await this.#ack(this.#out.of(messages))
+    this.#out.forget(messages)
   }
 
   async close(): Promise<void> {
