@@ -9,7 +9,7 @@ import type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 import type { ReceivedOptions } from './enqueue/received.ts'
 import type { WebhookEvent } from './enqueue/send-webhook.ts'
 import { ownTransaction } from './enqueue/within.ts'
-import { refuseToAwait } from './handle/inside.ts'
+import { waitForHandlers } from './handle/inside.ts'
 import { Inbox } from './inbox/inbox.ts'
 import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
@@ -203,8 +203,7 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
   }
 
   stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
-    const isInHandler = this.#assembly.consumers.isInHandler
-    return isInHandler ? refuseToAwait('stop()', () => this.#stop(options)) : this.#stop(options)
+    return waitForHandlers('stop()', this.#assembly.consumers.isInHandler, () => this.#stop(options))
   }
 
   async #stop(options: { readonly timeout?: Duration | undefined }): Promise<void> {

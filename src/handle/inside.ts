@@ -28,10 +28,13 @@ export function meterInside(): Meter | undefined {
 }
 
 /**
- * Begins what ends only with the handler in which we are. What it resolves with cannot be awaited there: its promise rejects at
+ * Begins what waits for handlers. What ends only with the handler in which we are cannot be awaited there: its promise rejects at
  * once. A handler that does not await it is right, so this rejection ends no process.
+ *
+ * @param isInHandler whether it waits for the handler that calls it
  */
-export function refuseToAwait<T>(call: string, begin: () => Promise<T>): Promise<T> {
+export function waitForHandlers<T>(call: string, isInHandler: boolean, begin: () => Promise<T>): Promise<T> {
+  if (!isInHandler) return begin()
   const begun = callers === undefined ? begin() : callers.run(undefined, begin)
   begun.catch(() => undefined)
   const refusal = Promise.reject<T>(

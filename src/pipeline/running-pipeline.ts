@@ -7,7 +7,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
-import { meterInside, refuseToAwait } from '../handle/inside.ts'
+import { meterInside, waitForHandlers } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
 import type { Share } from '../process/connection-plan.ts'
@@ -146,7 +146,11 @@ export class RunningPipeline implements AsyncDisposable {
    *   for the timeout)
    */
   drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
-    return meterInside() === this.#meter ? refuseToAwait('drain()', () => this.#drain(options)) : this.#drain(options)
+    return waitForHandlers('drain()', this.#isInHandler, () => this.#drain(options))
+  }
+
+  get #isInHandler(): boolean {
+    return meterInside() === this.#meter
   }
 
   async #drain(options: { readonly timeout?: Duration | undefined }): Promise<Drained> {
@@ -172,7 +176,7 @@ export class RunningPipeline implements AsyncDisposable {
    *   until the handler is given up, seconds later)
    */
   stop(none?: undefined): Promise<void> {
-    return meterInside() === this.#meter ? refuseToAwait('stop()', () => this.#stop(none)) : this.#stop(none)
+    return waitForHandlers('stop()', this.#isInHandler, () => this.#stop(none))
   }
 
   async #stop(none: undefined): Promise<void> {
