@@ -254,6 +254,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   by_worker boolean := turn IS NOT NULL;
+  -- Whether messages without a tenant take part.
+  others boolean;
   any_keyed boolean := EXISTS (
     SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
       ORDER BY m.slot, m.id LIMIT 1) k
@@ -270,23 +272,25 @@ BEGIN
     wrapped := true;
     RETURN;
   END IF;
-  -- A claim of one message has no room for a tenant beside it, whose turn would pass all the same, time and again.
-  IF apart AND most = 1 AND ((any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}') THEN
-    tenants := ARRAY[''];
-    shares := ARRAY[1];
-    granted := 1;
-    wrapped := false;
-    PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
-    RETURN;
+  IF apart THEN
+    others := (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}';
   END IF;
-  SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
+  -- A claim of one message has no room for a tenant beside others, whose turn would pass all the same, time and again.
+  IF others AND most = 1 THEN
+    tenants := '{}';
+    shares := '{}';
+    wrapped := false;
+  ELSE
+    SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
+    FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
+  END IF;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
-  IF apart OR cardinality(tenants) = 0 THEN
-    IF (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}' THEN
-      tenants := ''::text || tenants;
-      shares := greatest(1, most / cardinality(tenants)) || shares;
-    END IF;
+  IF apart IS NOT TRUE AND cardinality(tenants) = 0 THEN
+    others := (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}';
+  END IF;
+  IF others THEN
+    tenants := ''::text || tenants;
+    shares := greatest(1, most / cardinality(tenants)) || shares;
   END IF;
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
   IF granted > 0 THEN
