@@ -1,10 +1,10 @@
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
-import { BrokerServer } from './broker-server.ts'
+import { LocalServer } from './local-server.ts'
 import { programOnPath } from './program-on-path.ts'
 
 /** A NATS server with JetStream. */
-export class NatsServer extends BrokerServer {
+export class NatsServer extends LocalServer {
   /** One server, perhaps with further arguments. Undefined if NATS is not installed. */
   static async start(args: readonly string[] = []): Promise<NatsServer | undefined> {
     const server = await NatsServer.make(args)

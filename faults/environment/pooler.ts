@@ -1,11 +1,9 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmod, rm, writeFile } from 'node:fs/promises'
+import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import pg from 'pg'
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
+import { type Launch, LocalServer } from './local-server.ts'
 import { programOnPath } from './program-on-path.ts'
 
 export interface PoolerOptions {
@@ -25,19 +23,14 @@ export interface PoolCounts {
   readonly serversIdle: number
 }
 
-/** A PgBouncer of one's own in front of a server, on a port that it keeps when it is restarted. */
-export class Pooler {
+/** A PgBouncer of one's own in front of a server. */
+export class Pooler extends LocalServer {
   /** The server's address through the pooler. */
   readonly url: string
-  readonly #program: string
-  readonly #folder: string
-  #process: ChildProcess | undefined
 
-  private constructor(url: string, program: string, folder: string) {
-    this.url = url
-    this.#program = program
-    this.#folder = folder
-    process.once('exit', this.#kill)
+  private constructor(url: URL, port: number, folder: string, launch: Launch) {
+    super(port, folder, launch)
+    this.url = url.href
   }
 
   /** Undefined if PgBouncer is not installed. */
@@ -48,12 +41,14 @@ export class Pooler {
     const folder = await temporaryFolder('sluice-pooler-')
     const url = new URL(serverUrl)
     url.host = `127.0.0.1:${port}`
-    const pooler = new Pooler(url.href, program, folder)
+    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : []
+    const args = [...user, join(folder, 'pgbouncer.ini')]
+    const pooler = new Pooler(url, port, folder, { program, args, logsTo: 'stderr', upLine: 'process up' })
     try {
       // Started by root it becomes somebody else, who must be able to read this.
       await chmod(folder, 0o755)
       await writeFile(join(folder, 'pgbouncer.ini'), configuration(new URL(serverUrl), port, options))
-      await pooler.#run()
+      await pooler.run()
       return pooler
     } catch (error) {
       await pooler.stop()
@@ -63,14 +58,13 @@ export class Pooler {
 
   /** Ends it without a warning to anybody, and starts it again. */
   async restart(): Promise<void> {
-    await this.#end('SIGKILL')
-    await this.#run()
+    await this.kill()
+    await this.run()
   }
 
-  async stop(): Promise<void> {
-    await this.#end('SIGTERM')
-    process.off('exit', this.#kill)
-    await rm(this.#folder, { recursive: true, force: true })
+  override async stop(): Promise<void> {
+    await this.end('SIGTERM')
+    await super.stop()
   }
 
   /** What the pool of a database looks like now. */
@@ -99,37 +93,7 @@ export class Pooler {
       await client.end()
     }
   }
-
-  async #run(): Promise<void> {
-    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : []
-    const child = spawn(this.#program, [...user, join(this.#folder, 'pgbouncer.ini')], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
-    this.#process = child
-    const log: string[] = []
-    const up = Promise.withResolvers<void>()
-    createInterface(child.stderr).on('line', (line) => {
-      if (log.push(line) > LOG_LINES) log.shift()
-      if (line.includes('process up')) up.resolve()
-    })
-    child.on('error', up.reject)
-    child.on('exit', () => up.reject(new Error(`PgBouncer did not start:\n${log.join('\n')}`)))
-    await up.promise
-  }
-
-  readonly #kill = (): void => void this.#process?.kill('SIGKILL')
-
-  async #end(signal: NodeJS.Signals): Promise<void> {
-    const child = this.#process
-    this.#process = undefined
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
-    const ended = once(child, 'exit')
-    child.kill(signal)
-    await ended
-  }
 }
-
-const LOG_LINES = 20
 
 /** Whoever connects becomes the server address's user: nobody but tests on this machine ever sees it. */
 function configuration(server: URL, port: number, { mode, size, settings }: PoolerOptions): string {

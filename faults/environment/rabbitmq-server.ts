@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
-import { BrokerServer, type Launch } from './broker-server.ts'
 import { ErlangNames } from './erlang-names.ts'
+import { type Launch, LocalServer } from './local-server.ts'
 import { programOnPath } from './program-on-path.ts'
 
 /** What a server is made with. */
@@ -19,7 +19,7 @@ export interface RabbitmqMaking {
 }
 
 /** A RabbitMQ server. */
-export class RabbitmqServer extends BrokerServer {
+export class RabbitmqServer extends LocalServer {
   /** Of Erlang. Servers of a cluster know each other by it. */
   readonly node: string
   readonly #environment: NodeJS.ProcessEnv

@@ -1,10 +1,10 @@
 import { freePort } from '../../server/free-port.ts'
 import { temporaryFolder } from '../../server/temporary-folder.ts'
-import { BrokerServer } from './broker-server.ts'
+import { LocalServer } from './local-server.ts'
 import { programOnPath } from './program-on-path.ts'
 
 /** A Redis server that syncs each write to the disk. */
-export class RedisServer extends BrokerServer {
+export class RedisServer extends LocalServer {
   /** @param args further arguments. Undefined if Redis is not installed. */
   static async start(args: readonly string[] = []): Promise<RedisServer | undefined> {
     const program = await programOnPath('redis-server')

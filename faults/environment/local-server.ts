@@ -16,7 +16,7 @@ export interface Launch {
 }
 
 /** A server that keeps its port and its folder when it is killed and started again. It ends with this process. */
-export class BrokerServer {
+export class LocalServer {
   readonly port: number
   readonly #folder: string
   readonly #launch: Launch
@@ -69,7 +69,7 @@ export class BrokerServer {
   protected async end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#process
     this.#process = undefined
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
     const ended = once(child, 'exit')
     child.kill(signal)
     await ended
