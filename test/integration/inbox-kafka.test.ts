@@ -1,9 +1,10 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
-import type { ReceivedMessage, ReceiverConnection } from '../../src/inbox/receiver.ts'
+import type { ReceiverConnection } from '../../src/inbox/receiver.ts'
 import { type FromKafkaOptions, fromKafka } from '../../src/kafka/from-kafka.ts'
 import { kafka } from '../../src/kafka/kafka.ts'
 import { type ReceiverSubject, receiverConformance } from '../../src/testing/receiver-conformance.ts'
+import { idsOf, numbers, QUICK, soon, take } from '../support/inboxes.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { FakeKafka } from '../support/servers/fake-kafka.ts'
 import type { RecordToPut } from '../support/servers/fake-kafka-records.ts'
@@ -11,12 +12,8 @@ import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('broker', () => FakeKafka.start({ orders: 1, mail: 2 }))
-const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
 const IN_TIME = { wait: '500ms' } as const
-const soon = () => AbortSignal.timeout(60_000)
-const numbers = (count: number, first = 0) => Array.from({ length: count }, (_, n) => first + n)
 const record = (n: number): RecordToPut => ({ value: String(n), headers: { id: `m-${n}` } })
-const idsOf = (messages: readonly ReceivedMessage[]) => messages.map(({ id }) => id)
 
 function from({ port }: Pick<FakeKafka, 'port'>, options: Partial<FromKafkaOptions> = {}) {
   return fromKafka({
@@ -32,17 +29,6 @@ async function opened(broker: FakeKafka, options: Partial<FromKafkaOptions> = {}
   const connection = await from(broker, options).open(soon())
   onTestFinished(() => connection.close())
   return connection
-}
-
-/** The next so many messages, none of which is acked. */
-async function take(connection: ReceiverConnection, count: number): Promise<readonly ReceivedMessage[]> {
-  const received: ReceivedMessage[] = []
-  while (received.length < count) {
-    const more = await connection.receive(count - received.length, soon())
-    if (more.length === 0) throw new Error(`expected ${count} messages, received ${received.length}`)
-    received.push(...more)
-  }
-  return received
 }
 
 describe('as each receiver must', () => {

@@ -3,6 +3,7 @@ import { nanos } from '@nats-io/transport-node'
 import { expect } from 'vitest'
 import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
+import { expectToOutliveAKill, idsOf, letter, numbers, QUICK, soon } from '../support/inboxes.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { addConsumer, publishTo, startNats } from '../support/servers/nats.ts'
 import { LOGIN, withoutRightToPublish } from '../support/servers/nats-login.ts'
@@ -10,11 +11,6 @@ import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('broker', ({ skip }) => startNats(skip))
-const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
-const letter = (n: number) => ({ id: `m-${n}`, body: String(n), headers: {} })
-/** Longer than the server keeps anything. */
-const soon = () => AbortSignal.timeout(60_000)
-const idsOf = (messages: readonly { readonly id: string | undefined }[]) => messages.map(({ id }) => id)
 
 test('an inbox enqueues what a relay has published, with type, key and headers, and nothing of the broker’s', async ({
   database,
@@ -204,17 +200,9 @@ test('an inbox goes on with a server that was killed and started again, in order
   const { server, manager } = broker
   await manager.streams.add({ name: 'shop', subjects: ['shop'] })
   await addConsumer(manager, 'shop', 'inbox')
-  const numbers = Array.from({ length: 600 }, (_, n) => n)
-  await publishTo(broker, 'shop', numbers.map(letter))
+  await publishTo(broker, 'shop', numbers(600).map(letter))
   const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
-  const running = sluice.inbox(queue, { from, batchSize: 20, breaker: QUICK }).start()
-  await waitFor(() => log.of('inbox.stored').length >= 3, { what: 'some batches' })
-  await server.kill()
-  await log.first('inbox.unavailable')
-  await server.run()
-  await waitFor(async () => (await payloadsOf(database, queue)).length >= 600, { what: 'all messages' })
-  await running.drain()
-  expect(await payloadsOf(database, queue)).toEqual(numbers)
+  await expectToOutliveAKill({ database, sluice, queue, log, from }, server)
 })
 
 test('options that make no sense are refused by name', () => {

@@ -2,19 +2,15 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { RabbitmqServer } from '../../faults/environment/rabbitmq-server.ts'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import { freePort } from '../../server/free-port.ts'
-import type { ReceivedMessage, ReceiverConnection } from '../../src/inbox/receiver.ts'
+import type { ReceiverConnection } from '../../src/inbox/receiver.ts'
 import { fromRabbitmq } from '../../src/rabbitmq/from-rabbitmq.ts'
 import { rabbitmq } from '../../src/rabbitmq/rabbitmq.ts'
 import { type ReceiverSubject, receiverConformance } from '../../src/testing/receiver-conformance.ts'
+import { expectToOutliveAKill, letter, numbers, QUICK, soon, take } from '../support/inboxes.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { onChannel, sendTo, test } from '../support/servers/rabbitmq.ts'
 import { put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
-
-const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
-const letter = (n: number) => ({ id: `m-${n}`, body: String(n), headers: {} })
-const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
-const soon = () => AbortSignal.timeout(60_000)
 
 describe('as each receiver must', () => {
   for (const { name, run } of receiverConformance)
@@ -41,17 +37,6 @@ async function opened(broker: RabbitmqServer, queue: string): Promise<ReceiverCo
   const connection = await fromRabbitmq({ servers: broker.url, queue }).open(soon())
   onTestFinished(() => connection.close())
   return connection
-}
-
-/** Receives so many messages, and acks none. */
-async function take(connection: ReceiverConnection, count: number): Promise<readonly ReceivedMessage[]> {
-  const taken = [...(await connection.receive(count, soon()))]
-  while (taken.length < count) {
-    const more = await connection.receive(count - taken.length, soon())
-    if (more.length === 0) throw new Error(`expected ${count} messages, received ${taken.length}`)
-    taken.push(...more)
-  }
-  return taken
 }
 
 /** How many messages the server has, and has not sent to a consumer. */
@@ -198,14 +183,7 @@ test('an inbox goes on with a server that was killed and started again, in order
 }) => {
   await sendTo(broker, queue, numbers(600).map(letter))
   const from = fromRabbitmq({ servers: broker.url, queue })
-  const running = sluice.inbox(queue, { from, batchSize: 20, breaker: QUICK }).start()
-  await waitFor(() => log.of('inbox.stored').length >= 3, { what: 'some batches' })
-  await broker.kill()
-  await log.first('inbox.unavailable')
-  await broker.run()
-  await waitFor(async () => (await payloadsOf(database, queue)).length >= 600, { what: 'all messages' })
-  await running.drain()
-  expect(await payloadsOf(database, queue)).toEqual(numbers(600))
+  await expectToOutliveAKill({ database, sluice, queue, log, from }, broker)
 })
 
 test('options that make no sense are refused by name', () => {

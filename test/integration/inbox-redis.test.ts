@@ -1,19 +1,16 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
-import type { ReceivedMessage, ReceiverConnection } from '../../src/inbox/receiver.ts'
+import type { ReceiverConnection } from '../../src/inbox/receiver.ts'
 import { fromRedis } from '../../src/redis/from-redis.ts'
 import { redis } from '../../src/redis/redis.ts'
 import { type ReceiverSubject, receiverConformance } from '../../src/testing/receiver-conformance.ts'
+import { expectToOutliveAKill, idsOf, letter, numbers, QUICK, soon } from '../support/inboxes.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { addTo, startRedis, type TestRedis } from '../support/servers/redis.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('broker', ({ skip }) => startRedis(skip))
-const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
-const letter = (n: number) => ({ id: `m-${n}`, body: String(n), headers: {} })
-const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
-const soon = () => AbortSignal.timeout(60_000)
 const from = (url: string, consumer = 'a') => fromRedis({ url, stream: 'shop', group: 'billing', consumer })
 
 describe('as each receiver must', () => {
@@ -51,8 +48,6 @@ async function unackedIn({ client }: TestRedis): Promise<readonly string[]> {
   const rows = await client.xpending('shop', 'billing', '-', '+', 100)
   return rows.map((row) => (Array.isArray(row) ? String(row[0]) : ''))
 }
-
-const idsOf = (messages: readonly ReceivedMessage[]) => messages.map(({ id }) => id)
 
 test('an inbox enqueues what a relay has published, with type, key and headers', async ({
   database,
@@ -161,14 +156,7 @@ test('an inbox goes on with a server that was killed and started again, in order
 }) => {
   await addGroup(broker)
   await addTo(broker.client, 'shop', numbers(600).map(letter))
-  const running = sluice.inbox(queue, { from: from(broker.server.url), batchSize: 20, breaker: QUICK }).start()
-  await waitFor(() => log.of('inbox.stored').length >= 3, { what: 'some batches' })
-  await broker.server.kill()
-  await log.first('inbox.unavailable')
-  await broker.server.run()
-  await waitFor(async () => (await payloadsOf(database, queue)).length >= 600, { what: 'all messages' })
-  await running.drain()
-  expect(await payloadsOf(database, queue)).toEqual(numbers(600))
+  await expectToOutliveAKill({ database, sluice, queue, log, from: from(broker.server.url) }, broker.server)
   expect(await unackedIn(broker)).toEqual([])
 })
 
