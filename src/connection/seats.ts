@@ -10,7 +10,7 @@ export type Use = 'batches' | 'transactions' | 'claims' | 'settlements' | 'calls
 export type Shares = Readonly<Record<Use, number>>
 
 /**
- * Who may have a connection, where their number is limited. A handler that has one may wait for a call, such as an enqueue in
+ * Decides who may have a connection, where their number is limited. A handler that has one may wait for a call, such as an enqueue in
  * `ownTransaction`, and for nothing that waits for a handler. So what no handler keeps has a share that batches never take:
  * without it, all connections could be those of handlers that wait for one more.
  */

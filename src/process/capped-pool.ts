@@ -4,8 +4,8 @@ import type { Connections } from '../transaction/check-out.ts'
 import { closed } from '../transaction/closed.ts'
 
 /**
- * Keeps the connections of a pool, and those that are opened beside it, to so many together. Who has a seat finds one in the
- * pool, or may open it. Before others are opened, idle ones of the pool are closed.
+ * Limits the connections of a pool and those that are opened beside it together. The holder of a seat finds a connection in the
+ * pool, or the pool opens one. Before others are opened, idle ones of the pool are closed.
  */
 export class CappedPool {
   readonly #pool: pg.Pool
