@@ -88,8 +88,8 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   /**
-   * Changes it while the pipeline runs. More runners claim at once. With fewer, what is in flight ends, and nothing
-   * more is claimed until there is room. `batchSize` stays as it is.
+   * Changes it while the pipeline runs. More runners claim at once. With fewer, what is in flight ends, and so does a claim
+   * that has been sent; nothing more is claimed until there is room. `batchSize` stays as it is.
    *
    * @param concurrency 1 to 1,000 in transactional mode, 1 to 10,000 in leased mode
    * @throws SluiceError OPTION_INVALID
