@@ -7,7 +7,7 @@ const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8'
 
 /** A worker goes on until Ctrl-C: this waits for its letter, and then does the same. */
 const UNTIL_LETTER =
-  'node worker.ts > out 2>&1 & until grep -q letter out; do sleep 0.1; done; kill -INT $!; wait $! && cat out'
+  'node worker.ts > out 2>&1 & until grep -qs letter out; do sleep 0.1; done; kill -INT $!; wait $! && cat out'
 
 /** Does what the README tells a beginner, in two empty folders: for the first program, and for the worker. */
 export function tryReadme(folder: string, databaseUrl: string, tarball: string): void {
