@@ -151,7 +151,8 @@ export class Floors {
       if (held) this.#heldSlots.add(slot)
       else this.#heldSlots.delete(slot)
     }
-    for (const { slot } of claim.missed) this.#heldSlots.add(slot)
+    // One that is gone or has been moved is nothing that the next claim must know, and its slot may have no message that tells so.
+    for (const { slot, locked } of claim.missed) if (locked === true) this.#heldSlots.add(slot)
     if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)

@@ -153,7 +153,7 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     const sent = recordStatements()
     const lastClaim = (target: 'keyed' | 'unkeyed') =>
       claimsOf(sent, dead.queue).findLast(({ text }) => text.includes('FOR NO KEY UPDATE') === (target === 'keyed'))
-    const floorOf = (claimed: SentStatement | undefined) => Number([claimed?.values[2]].flat()[0])
+    const floorOf = (claimed: SentStatement | undefined) => Number(/-?\d+/.exec(String(claimed?.values[2])))
     // A slot's floor needs two answers, and a sweep begins at the bottom.
     await waitFor(
       async () => {

@@ -187,6 +187,21 @@ describe('floors of slots', () => {
     expect(floors.priorities(LATE)).toEqual([{ priority: 5, ...BOTTOM }])
   })
 
+  test('count as held behind a message that a session has locked, and not where one is gone or has been moved', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    const miss = (locked: boolean | null) =>
+      floors.observed({
+        ...orderedClaim({ 3: '7' }, { xmin: 1n, xid: 2n }),
+        missed: [{ slot: 3, id: '7', key: 'a', locked }],
+      })
+    miss(null)
+    miss(false)
+    expect(floors.anyHeld).toBe(false)
+    miss(true)
+    expect(floors.anyHeld).toBe(true)
+  })
+
   test('hold for the messages without a key when the whole queue is ordered', () => {
     const floors = new Floors()
     floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '40' }, quiet(10n)))

@@ -1,10 +1,12 @@
+import { bigintArray } from '../bigint-array.ts'
 import { ofVersion } from '../rows-by-id.ts'
-import { type Execute, numberOf, type Row, type Statement, textOf } from '../statement.ts'
+import type { Execute, Row, Statement } from '../statement.ts'
 import { type ClaimedRows, toClaimedRows, toNothing } from './claim.ts'
-import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
+import { type ClaimSnapshot, type SnapshotText, toSnapshot } from './claim-snapshot.ts'
 import { type Lease, leaseParams } from './lease.ts'
 import { isBehind, type KeysOfSlots, type MissedMessage, missedOf } from './missed-message.ts'
 import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, LEASE_FREE_SLOTS, LEASE_SLOTS, MOST_WALKED } from './ordered-statements.ts'
+import { slotContextOf, withSlots } from './slot-context.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
 import { CLAIM_WHOLE_QUEUE } from './whole-queue.ts'
 
@@ -101,7 +103,7 @@ export async function claimWholeQueue(
 ): Promise<OrderedClaim> {
   const claimOnce = () => claimBy(CLAIM_WHOLE_QUEUE, execute, queue, [floor], limit, [])
   const rows = await claimOnce()
-  const isGone = (row: Row) => row.id === null && row.locked_slot !== null
+  const isGone = (row: Row) => row.id === null && slotContextOf(row) !== undefined
   return toOrderedClaim(upToFirst(isGone, rows[0] && isGone(rows[0]) ? await claimOnce() : rows))
 }
 
@@ -113,8 +115,8 @@ function claimBy(
   limit: number,
   others: readonly unknown[],
 ): Promise<readonly Row[]> {
-  const slots = floors.map((floor) => floor.slot)
-  const ids = floors.map((floor) => floor.id)
+  const slots = bigintArray(floors.map((floor) => floor.slot))
+  const ids = bigintArray(floors.map((floor) => floor.id))
   return execute(claimStatement, [queue, slots, ids, limit, ...others])
 }
 
@@ -130,15 +132,14 @@ function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
   const firstLive = new Map<number, string>()
   const anyHeld = new Map<number, boolean>()
   const walks: SlotWalk[] = []
-  for (const row of rows) {
-    if (row.locked_slot === null) continue
-    const slot = numberOf(row, 'locked_slot')
-    firstLive.set(slot, textOf(row, 'first_live'))
-    anyHeld.set(slot, row.any_held === true)
-    const walk = toWalk(row, slot, textOf(row, 'first_live'), MOST_WALKED)
+  let fresh: SnapshotText | undefined
+  for (const [row, slot] of withSlots(rows)) {
+    firstLive.set(slot.slot, slot.firstLive)
+    anyHeld.set(slot.slot, slot.anyHeld)
+    if (slot.xid !== undefined) fresh ??= { ...slot, xid: slot.xid }
+    const walk = toWalk(row, slot.slot, slot.firstLive, MOST_WALKED)
     if (walk !== undefined) walks.push(walk)
   }
-  const fresh = rows.find((row) => row.xid !== null)
   const claim = messages.length > 0 ? toClaimedRows(messages) : toNothing(rows)
   return { ...claim, firstLive, anyHeld, walks, missed, snapshot: fresh && toSnapshot(fresh) }
 }

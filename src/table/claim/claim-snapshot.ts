@@ -1,5 +1,3 @@
-import { type Row, textOf } from '../statement.ts'
-
 /** Which transactions ran when a claim looked. */
 export interface ClaimSnapshot {
   /** The oldest running transaction. */
@@ -13,6 +11,13 @@ export interface ClaimSnapshot {
   readonly running: ReadonlySet<bigint> | undefined
 }
 
+/** The same as the server says it. */
+export interface SnapshotText {
+  readonly xmin: string
+  readonly xid: string
+  readonly snapshot: string
+}
+
 /**
  * Each savepoint has an id of its own, so one transaction can put 100,000 of them above the last that has ended. As
  * soon as any later transaction has ended, such as this claim's, the next claim sees few again.
@@ -20,11 +25,11 @@ export interface ClaimSnapshot {
 const MOST_RUNNING = 2_000
 
 /** All above the last that has ended count as running, up to the claim's own. */
-export function toSnapshot(row: Row): ClaimSnapshot {
-  const xid = BigInt(textOf(row, 'xid'))
-  const [, xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')
+export function toSnapshot(said: SnapshotText): ClaimSnapshot {
+  const xid = BigInt(said.xid)
+  const [, xmax = '0', running = ''] = said.snapshot.split(':')
   const ids = running.split(',').filter((text) => text !== '')
-  return { xmin: BigInt(textOf(row, 'xmin')), xid, running: withAll(ids.map(BigInt), BigInt(xmax), xid) }
+  return { xmin: BigInt(said.xmin), xid, running: withAll(ids.map(BigInt), BigInt(xmax), xid) }
 }
 
 function withAll(ids: readonly bigint[], from: bigint, before: bigint): ReadonlySet<bigint> | undefined {

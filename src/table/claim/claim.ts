@@ -147,10 +147,10 @@ export const CLAIMED_COLUMNS = `
     END AS options`
 
 /** One line per claimed row, or one with a null id if there is none, so that the clock always comes back. */
-export const claimResult = (attempt: string) => `
+export const claimResult = (attempt: string, context = 'clock.context') => `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, ${attempt}, c.max_attempts, c.options,
        ${claimedUs('c.due_at')} AS due_us, ${claimedUs('c.enqueued_at')} AS enqueued_us,
-       clock.context`
+       ${context} AS context`
 
 /**
  * What does not depend on the row, as one text per claim, because every further column is read for every message: of queue $1, at
@@ -166,6 +166,8 @@ interface ClaimText {
   readonly name: string
   /** Its first CTE, `clock`, and others. */
   readonly ctes: string
+  /** Its text of {@link CLAIM_CONTEXT}, if it says more. */
+  readonly context?: string
   /** More columns of its result. */
   readonly columns?: string
   /** What finds and locks the rows. */
@@ -173,10 +175,10 @@ interface ClaimText {
 }
 
 /** A claim that locks rows and writes nothing. */
-export function lockingClaim({ name, ctes, columns = '', rows }: ClaimText): Statement {
+export function lockingClaim({ name, ctes, context, columns = '', rows }: ClaimText): Statement {
   return statement(
     name,
-    `${ctes}${claimResult('c.attempt')}${columns}\nFROM clock LEFT JOIN LATERAL (${rows}\n) c ON true`,
+    `${ctes}${claimResult('c.attempt', context)}${columns}\nFROM clock LEFT JOIN LATERAL (${rows}\n) c ON true`,
   )
 }
 
@@ -185,9 +187,9 @@ export function lockingClaim({ name, ctes, columns = '', rows }: ClaimText): Sta
  *
  * @param at the number of its first parameter for that, see {@link leasing}
  */
-export function leasingClaim({ name, ctes, columns = '', rows }: ClaimText, at: number): ByVersion {
+export function leasingClaim({ name, ctes, context, columns = '', rows }: ClaimText, at: number): ByVersion {
   const picked = `, picked AS MATERIALIZED (\n  SELECT c.* FROM clock CROSS JOIN LATERAL (${rows}\n) c\n)`
-  const result = `${claimResult('c.attempt, c.lease > 0 AS expired')}${columns}${REQUIRE_LEASED}`
+  const result = `${claimResult('c.attempt, c.lease > 0 AS expired', context)}${columns}${REQUIRE_LEASED}`
   return byVersion(
     `${name}_leased`,
     (found) => `${ctes}${picked}${leasing(at, found)}${result}\nFROM clock LEFT JOIN picked c ON true`,

@@ -14,5 +14,5 @@ export const LOCKED_ROW = `LEFT JOIN LATERAL (
 
 /** A row that the claim could not lock, see {@link MissedMessage}. */
 export const MISSED = `CASE WHEN m.id IS NULL AND next.id IS NOT NULL THEN pg_catalog.jsonb_build_object(
-           'id', next.id::text, 'key', next.ordering_key, 'locked', NOT sluice_private.lock_missed($1::text, next.id))::text
+           'slot', candidate.slot, 'id', next.id::text, 'key', next.ordering_key, 'locked', NOT sluice_private.lock_missed($1::text, next.id))::text
          END AS missed`

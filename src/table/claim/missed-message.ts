@@ -1,4 +1,4 @@
-import { numberOf, type Row, textOf, textOrNull } from '../statement.ts'
+import { type Row, textOf, textOrNull } from '../statement.ts'
 
 /** A message that an ordered claim was to take, and could not lock. */
 export interface MissedMessage {
@@ -18,7 +18,7 @@ export type KeysOfSlots = Readonly<Record<number, Readonly<Record<string, ''>>>>
 export function missedOf(rows: readonly Row[]): readonly MissedMessage[] {
   return rows.flatMap((row) => {
     const text = textOrNull(row, 'missed')
-    return text === null ? [] : [{ slot: numberOf(row, 'locked_slot'), ...JSON.parse(text) }]
+    return text === null ? [] : [JSON.parse(text)]
   })
 }
 

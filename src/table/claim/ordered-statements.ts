@@ -1,6 +1,7 @@
 import { CLAIM_CONTEXT, leasingClaim, lockingClaim } from './claim.ts'
 import { isDue } from './is-due.ts'
 import { LOCKED_ROW, MISSED } from './locked-row.ts'
+import { slotContext } from './slot-context.ts'
 
 /** The most rows of a slot with held keys that one claim reads. */
 export const MOST_WALKED = 5_000
@@ -24,7 +25,7 @@ export const KEYS_PER_SLOT = 8
 
 const HIGHEST_ID = '9223372036854775807'
 
-export function orderedClaim(name: string, ctes: string, slots: string) {
+export function orderedClaim(name: string, ctes: string, columns: string, slots: string) {
   return {
     name,
     ctes: `
@@ -32,9 +33,8 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}`,
-    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk, c.missed,
-       c.oldest AS xmin, c.snapshot,
-       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid`,
+    context: 'coalesce(c.of_slot, clock.context)',
+    columns,
     rows: `${slots}
   LIMIT $4::integer`,
   }
@@ -138,12 +138,13 @@ const freeSlots = (perSlot: string) =>
   orderedClaim(
     'claim_free_slots',
     '',
+    ', c.missed',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk,
-         ${MISSED}
+  SELECT start.of_slot, m.*, ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked
+    SELECT now.any_held, ${slotContext('now.any_held')} AS of_slot
+    FROM (SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked OFFSET 0) now
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
@@ -211,15 +212,16 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
 ), left_out AS MATERIALIZED ( -- parsed once, and not for each slot
   SELECT $12::text::jsonb AS keys
 )`,
+    ', c.walk, c.missed',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
+  SELECT start.of_slot, m.*,
          CASE WHEN run.walked >= ${LEAST_WALKED} AND (next.id IS NULL OR next.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
          END AS walk,
          ${MISSED}
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT now.held, now.leased, now.any_held, CASE WHEN now.any_held THEN coalesce((
+    SELECT now.held, now.leased, now.any_held, ${slotContext('now.any_held')} AS of_slot, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p
         WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < least(
           (SELECT min(broken.last_id) FROM passed broken

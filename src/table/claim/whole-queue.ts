@@ -1,6 +1,7 @@
 import { CLAIMED_COLUMNS, lockingClaim } from './claim.ts'
 import { isDue } from './is-due.ts'
 import { candidateSlots, orderedClaim } from './ordered-statements.ts'
+import { slotContext } from './slot-context.ts'
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
@@ -11,19 +12,24 @@ export const CLAIM_WHOLE_QUEUE = lockingClaim(
   orderedClaim(
     'claim_whole_queue',
     '',
+    '',
     `
-  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk, NULL AS missed
+  SELECT start.of_slot, m.*
   FROM ${candidateSlots(`
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
       ORDER BY m.id LIMIT 1
     `)}
   CROSS JOIN LATERAL (
-    SELECT FROM sluice.slot s
-    WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
-      AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
-    FOR NO KEY UPDATE OF s SKIP LOCKED
-  ) locked
+    SELECT ${slotContext('false')} AS of_slot
+    FROM (
+      SELECT FROM sluice.slot s
+      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
+        AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
+      FOR NO KEY UPDATE OF s SKIP LOCKED
+    ) locked
+    OFFSET 0
+  ) start
   CROSS JOIN LATERAL (
     SELECT m.id, m.ctid FROM sluice.message m
     WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= candidate.first_live AND ${isDue('m')}
