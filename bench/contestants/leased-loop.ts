@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { executeOn } from '../../src/connection/open-client.ts'
+import { queryAsText } from '../../src/session/own-parsers.ts'
+import { nameOf } from '../../src/session/statement-names.ts'
 import { type ClaimedRows, claim } from '../../src/table/claim/claim.ts'
 import { leaseOf } from '../../src/table/claim/lease.ts'
 import { type LeasedId, leased } from '../../src/table/settle/fence.ts'
 import { ackRows } from '../../src/table/settle/settle.ts'
+import type { Execute } from '../../src/table/statement.ts'
 import type { Consumer, Contestant, LeaseSpec, Payload } from '../contestant.ts'
 import { messageTable, withoutTrigger } from './message-table.ts'
 
@@ -82,7 +84,7 @@ class LeasedLoop implements Consumer {
       }
       const lease = leaseOf(WORKER_ID, batchId)
       const terms = { lease, ms: leaseMs ?? DEFAULT_LEASE_MS, serverVersion: this.#version }
-      const { rows } = await claim(executeOn(this.#claims), 'bench', [floor], Math.min(room, batchSize), terms)
+      const { rows } = await claim(preparedOn(this.#claims), 'bench', [floor], Math.min(room, batchSize), terms)
       this.#inHand += rows.length
       for (const row of rows) void this.#handle(row, lease)
       const last = rows.at(-1)
@@ -110,7 +112,7 @@ class LeasedLoop implements Consumer {
     while (this.#ended.length > 0) {
       const ended = this.#ended.splice(0, MOST_SETTLED)
       const settled = await ackRows(
-        executeOn(this.#settles),
+        preparedOn(this.#settles),
         { queue: 'bench', fence: leased(ended), serverVersion: this.#version },
         ended.map(({ id }) => id),
       )
@@ -119,5 +121,13 @@ class LeasedLoop implements Consumer {
       this.#changed.resolve()
       this.#changed = Promise.withResolvers()
     }
+  }
+}
+
+/** By name: without one the server parses and plans a statement each time, and keeps nothing. */
+function preparedOn(client: pg.Client): Execute {
+  return async (statement, params) => {
+    const query = { name: nameOf(statement), text: statement.text, values: [...params] }
+    return (await queryAsText(client, query)).rows
   }
 }

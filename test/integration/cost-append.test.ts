@@ -56,6 +56,14 @@ describe('P5: the cost of an append:', () => {
     expect(await locksOf(database)).toEqual({ relations: LOCKS, partitions: 16, sleepers: 1 })
   })
 
+  test('the positions of a thousand come in one row', async ({ counted, client, stream }) => {
+    await client.query('BEGIN')
+    await counted.clear()
+    const positions = await counted.sluice.appendMany(client, stream, times(1_000, [{ payload: {} }]))
+    expect(counted.wire.messages(APPLICATION)).toEqual({ sent: 'PBES', read: '12DCZ' })
+    expect(positions).toEqual(times(1_000, [0]).map((_, n) => positions[0]! + n))
+  })
+
   test('touches the pages of its row and its key, however many streams and segments there are', async ({
     client,
     database,

@@ -39,5 +39,16 @@ export function idOf(row: Row): string {
   const [value] = Object.values(row)
   const text = String(value)
   if (/^\d+$/.test(text) && !(typeof value === 'number' && value > Number.MAX_SAFE_INTEGER)) return text
-  throw new TypeError(`id: expected digits, received ${typeof value}. Does the application's client parse text?`)
+  throw notDigits(value)
+}
+
+/** Ids that are one text, with commas between them. */
+export function idsOf(row: Row): readonly string[] {
+  const [value] = Object.values(row)
+  if (typeof value === 'string' && /^\d+(,\d+)*$/.test(value)) return value.split(',')
+  throw notDigits(value)
+}
+
+function notDigits(value: unknown): TypeError {
+  return new TypeError(`id: expected digits, received ${typeof value}. Does the application's client parse text?`)
 }

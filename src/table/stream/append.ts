@@ -1,5 +1,5 @@
 import type { RowLabels } from '../enqueue/insert-row.ts'
-import { idOf } from '../enqueue/insert-row.ts'
+import { idOf, idsOf } from '../enqueue/insert-row.ts'
 import { requiringRows, rowsMissing } from '../rows-missing.ts'
 import { type Execute, statement } from '../statement.ts'
 import { naming } from './stream-errors.ts'
@@ -35,8 +35,10 @@ export async function appendEvents(
   const [row] = rows
   if (row !== undefined && rows.length === 1) return [await appendEvent(execute, stream, row)]
   const payloads = rows.map(({ payload }) => payload).join(',')
-  const appended = await naming(requiringRows(execute(APPEND_MANY, [stream, `[${payloads}]`, optionsOf(rows)])), stream)
-  return appended.map((one) => Number(idOf(one)))
+  const params = [stream, `[${payloads}]`, optionsOf(rows)]
+  const [appended] = await naming(requiringRows(execute(APPEND_MANY, params)), stream)
+  if (appended === undefined) throw rowsMissing(`sluice.append_many: expected positions in stream "${stream}"`)
+  return idsOf(appended).map(Number)
 }
 
 /** The columns besides the payload; none in the common case, which halves what the server has to parse. */
@@ -70,12 +72,13 @@ SELECT sluice.append(
   ['position'],
 )
 
+// The positions are one text: as a row for each, 1,000 of them take a tenth of the time that Node has for an append of so many.
 const APPEND_MANY = statement(
   'append_many',
   `
-SELECT a.position::pg_catalog.text AS position
+SELECT pg_catalog.string_agg(a.position::pg_catalog.text, ',') AS positions
 FROM sluice.append_many(
   $1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb, $3::pg_catalog.text::pg_catalog.jsonb
 ) AS a (position)`,
-  ['position'],
+  ['positions'],
 )
