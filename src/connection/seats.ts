@@ -21,7 +21,7 @@ export class Seats {
   readonly #taken: Record<Use, number> = { batches: 0, transactions: 0, claims: 0, settlements: 0, calls: 0 }
   readonly #waiting: Record<Use, Waiter[]> = { batches: [], transactions: [], claims: [], settlements: [], calls: [] }
   /** Those who need some outside of the pool. */
-  readonly #outside: { readonly count: number; readonly resolve: () => void }[] = []
+  readonly #outside: (Waiter & { readonly count: number })[] = []
 
   constructor(limit: number) {
     this.#limit = limit
@@ -42,7 +42,7 @@ export class Seats {
    */
   async take(use: Use, signal?: AbortSignal): Promise<() => void> {
     const line = this.#waiting[use]
-    if (line.length > 0 || !this.#mayTake(use)) await this.#wait(line, signal)
+    if (line.length > 0 || !this.#mayTake(use)) await this.#wait(line, Promise.withResolvers(), signal)
     else this.#taken[use] += 1
     return once(() => {
       this.#taken[use] -= 1
@@ -50,25 +50,30 @@ export class Seats {
     })
   }
 
-  /** Resolves when so many are free for connections outside of the pool, with what gives them back. */
-  async room(count: number): Promise<() => void> {
-    await new Promise<void>((resolve) => {
-      this.#outside.push({ count, resolve })
-      this.#serve()
-    })
+  /**
+   * Resolves when so many are free for connections outside of the pool, with what gives them back.
+   *
+   * @param signal leaves the line
+   * @throws SluiceError STOPPED
+   */
+  async room(count: number, signal?: AbortSignal): Promise<() => void> {
+    const waiting = this.#wait(this.#outside, { ...Promise.withResolvers<void>(), count }, signal)
+    this.#serve()
+    await waiting
     return once(() => {
       this.#limit += count
       this.#serve()
     })
   }
 
-  async #wait(line: Waiter[], signal: AbortSignal | undefined): Promise<void> {
-    const waiter = Promise.withResolvers<void>()
+  async #wait<One extends Waiter>(line: One[], waiter: One, signal: AbortSignal | undefined): Promise<void> {
     const leave = () => {
       const at = line.indexOf(waiter)
       if (at < 0) return
       line.splice(at, 1)
       waiter.reject(stopped('pipeline'))
+      // Others may have waited behind it.
+      this.#serve()
     }
     line.push(waiter)
     signal?.addEventListener('abort', leave)

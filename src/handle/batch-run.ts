@@ -10,7 +10,7 @@ import type { Consumption, HandlerRuntime } from './consumption.ts'
 import type { Deadline } from './deadline.ts'
 import { Deadlines } from './deadlines.ts'
 import { type Heard, HeardLater } from './heard.ts'
-import { runInside } from './inside.ts'
+import { Inside, leaveInside, runInside } from './inside.ts'
 import { Results } from './results.ts'
 
 /**
@@ -76,7 +76,7 @@ export class BatchRun {
 
   async run(messages: readonly DeliveredMessage[], deadline: Deadline): Promise<void> {
     try {
-      await runInside({ meter: this.#consumption.meter, deadline }, () =>
+      await runInside(this.#insideOf(deadline), () =>
         this.#isTogether ? this.#runTogether(messages, deadline) : this.#runOneByOne(messages, deadline),
       )
     } finally {
@@ -98,6 +98,7 @@ export class BatchRun {
     for (const message of messages) {
       if (!this.handle(message, deadline, heard)) continue
       this.add([message], await heard.result)
+      leaveInside()
       heard = new HeardLater()
     }
   }
@@ -122,7 +123,16 @@ export class BatchRun {
 
   /** As {@link handle}, for a handler that runs beside others. */
   handleBeside(message: DeliveredMessage, deadline: Deadline, heard: Heard<Called | undefined>): boolean {
-    return runInside({ meter: this.#consumption.meter, deadline }, () => this.handle(message, deadline, heard))
+    const inside = this.#insideOf(deadline)
+    const waits = runInside(inside, () => this.handle(message, deadline, heard))
+    // Its deadline goes to the next handler.
+    if (!waits) inside.leave()
+    return waits
+  }
+
+  #insideOf(deadline: Deadline): Inside {
+    const { meter, calledIn } = this.#consumption
+    return new Inside(meter, deadline, calledIn)
   }
 
   /** A call is over. @param called undefined: there was none, and the message is settled */
@@ -153,6 +163,7 @@ export class BatchRun {
     if (this.#results.add(fit, called)) return
     // The handler may have changed what it was given.
     for (const message of fit) message.reset()
+    leaveInside()
     await this.#runOneByOne(fit, deadline)
   }
 

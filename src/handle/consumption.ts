@@ -8,6 +8,7 @@ import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Instruments } from '../telemetry/instrument.ts'
 import type { LateSubject } from './handler-timeout.ts'
+import type { Inside } from './inside.ts'
 import type { EnqueueIn, RunContext } from './run-context.ts'
 
 /** What is consumed, and by which handler. It is handed on as it is, from `start()` to the batch. */
@@ -20,6 +21,8 @@ export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
   readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
   /** By what a relay's messages leave the database. Without it their payload goes through the schema of their queue. */
   readonly outlet?: Outlet | undefined
+  /** The handler that waits for the end of this: it has called `runOnce`. */
+  readonly calledIn?: Inside | undefined
   /** Called for each attempt that failed with an error. */
   readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
 }

@@ -2,16 +2,41 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { SluiceError } from '../errors.ts'
 import type { Meter } from '../statistics/meter.ts'
 
-/** Where handlers are called one after another. */
-export interface Inside {
+/** Where handlers are called, one after another. What they leave behind stays there. */
+export class Inside {
   /** Of the consumer whose handlers they are. */
   readonly meter: Meter
-  readonly deadline: { readonly isCalling: boolean }
+  /** The handler that waits for them: of a `runOnce` in a handler. */
+  readonly outer: Inside | undefined
+  readonly #deadline: { readonly isCalling: boolean }
+  #left = false
+
+  constructor(meter: Meter, deadline: { readonly isCalling: boolean }, outer: Inside | undefined) {
+    this.meter = meter
+    this.outer = outer
+    this.#deadline = deadline
+  }
+
+  /** A handler that was called here runs. */
+  get isCalling(): boolean {
+    return !this.#left && this.#deadline.isCalling
+  }
+
+  /** No other handler is called here. */
+  leave(): void {
+    this.#left = true
+  }
+
+  /** Where the handlers behind this one are called. */
+  next(): Inside {
+    this.leave()
+    return new Inside(this.meter, this.#deadline, this.outer)
+  }
 }
 
 /**
  * Before Node 24 a process that uses this pays for it with each promise: 0.6 µs for a handler that awaits. Since then it costs
- * 0.3 µs for each batch, in leased mode for each handler.
+ * 0.3 µs for each batch, in leased mode for each handler, and 0.1 µs for each handler that has waited in a batch.
  */
 const callers =
   Number.parseInt(process.versions.node, 10) >= 24 ? new AsyncLocalStorage<Inside | undefined>() : undefined
@@ -21,10 +46,26 @@ export function runInside<T>(inside: Inside, work: () => T): T {
   return callers === undefined ? work() : callers.run(inside, work)
 }
 
-/** The consumer in whose handler we are, while that runs. */
-export function meterInside(): Meter | undefined {
+/**
+ * A handler has waited, and is over: the next one is called in another place, so that a timer of this one is not taken for it. One
+ * that answers at once shares its place with the next, because a place for each would cost 0.2 µs more than the call.
+ */
+export function leaveInside(): void {
+  const next = callers?.getStore()?.next()
+  if (next !== undefined) callers?.enterWith(next)
+}
+
+/** The handler in which we are. */
+export function handlerInside(): Inside | undefined {
   const inside = callers?.getStore()
-  return inside?.deadline.isCalling ? inside.meter : undefined
+  return inside?.isCalling ? inside : undefined
+}
+
+/** The consumers in whose handlers we are, the innermost first. */
+export function metersInside(): readonly Meter[] {
+  const meters: Meter[] = []
+  for (let inside = callers?.getStore(); inside?.isCalling; inside = inside.outer) meters.push(inside.meter)
+  return meters
 }
 
 /**

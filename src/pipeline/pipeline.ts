@@ -3,6 +3,7 @@ import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { Demand } from '../demand/demand.ts'
 import { SluiceError } from '../errors.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
+import { handlerInside } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Consumers } from '../process/consumers.ts'
 import type { QueueDefinitions } from '../queues.ts'
@@ -94,6 +95,7 @@ export class RunnablePipeline {
       plan,
       ...this.#handlingOf('once'),
       meter,
+      calledIn: handlerInside(),
       onSettled: (messages: readonly SettledMessage[]) => settled.add(messages),
       onFailed: onErrorOf(plan, this.#consumers.report, { pause: end, stop: end }),
     }

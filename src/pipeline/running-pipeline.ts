@@ -7,7 +7,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
-import { meterInside, waitForHandlers } from '../handle/inside.ts'
+import { metersInside, waitForHandlers } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
 import type { Share } from '../process/connection-plan.ts'
@@ -150,7 +150,7 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   get #isInHandler(): boolean {
-    return meterInside() === this.#meter
+    return metersInside().includes(this.#meter)
   }
 
   async #drain(options: { readonly timeout?: Duration | undefined }): Promise<Drained> {

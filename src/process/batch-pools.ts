@@ -72,9 +72,14 @@ export class BatchPools {
     }
   }
 
-  /** Resolves when so many connections beside those of the pool may be opened, with what says that they are closed. */
-  async room(count: number): Promise<() => void> {
-    return (await this.#capped?.room(count)) ?? (() => undefined)
+  /**
+   * Resolves when so many connections beside those of the pool may be opened, with what says that they are closed.
+   *
+   * @param signal they are not wanted any more
+   * @throws SluiceError STOPPED
+   */
+  async room(count: number, signal?: AbortSignal): Promise<() => void> {
+    return (await this.#capped?.room(count, signal)) ?? (() => undefined)
   }
 
   async end(): Promise<void> {

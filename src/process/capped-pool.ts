@@ -43,9 +43,9 @@ export class CappedPool {
     }
   }
 
-  /** Room for connections beside the pool, for long. */
-  async room(count: number): Promise<() => void> {
-    const leave = await this.#seats.room(count)
+  /** Room for connections beside the pool, for long. @param signal leaves the line. @throws SluiceError STOPPED */
+  async room(count: number, signal?: AbortSignal): Promise<() => void> {
+    const leave = await this.#seats.room(count, signal)
     await this.#enter(count)
     return () => {
       this.#leave(count)

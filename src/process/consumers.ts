@@ -4,7 +4,7 @@ import { within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'
-import { meterInside } from '../handle/inside.ts'
+import { metersInside } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Meter } from '../statistics/meter.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
@@ -165,9 +165,8 @@ export class Consumers {
 
   /** Whether a handler calls this for which {@link stop} waits. */
   get isInHandler(): boolean {
-    const meter = meterInside()
-    if (meter === undefined) return false
-    return this.#meters.has(meter) || [...this.#pipelines.values()].includes(meter)
+    const meters = [...this.#meters, ...this.#pipelines.values()]
+    return metersInside().some((meter) => meters.includes(meter))
   }
 
   /** Starts nothing any more. Drains pipelines and runs, and gives back unsettled deliveries. */

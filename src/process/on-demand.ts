@@ -27,7 +27,7 @@ export class OnDemand {
   })
   readonly #claimLines = new LoadedOnce<ClaimLines>(async () => {
     const module = await import('../pull/claim-lines.ts')
-    return new module.ClaimLines(this.#shared.config, this.#shared.report, () => this.#roomForLines())
+    return new module.ClaimLines(this.#shared.config, this.#shared.report, (signal) => this.#roomForLines(signal))
   })
   #loaded: CurrentWorker | undefined
 
@@ -83,13 +83,13 @@ export class OnDemand {
     }
   }
 
-  /** @throws SluiceError OPTION_INVALID if `maxConnections` leaves none */
-  async #roomForLines(): Promise<() => void> {
+  /** @throws SluiceError OPTION_INVALID if `maxConnections` leaves none; STOPPED if the signal aborts */
+  async #roomForLines(signal: AbortSignal): Promise<() => void> {
     const { connections } = this.#shared
     const pools = await this.pools()
     connections.fix(WAKE_UPS)
     try {
-      const leave = await pools.room(WAKE_UPS)
+      const leave = await pools.room(WAKE_UPS, signal)
       return () => {
         leave()
         connections.free(WAKE_UPS)

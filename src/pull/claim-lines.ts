@@ -18,13 +18,14 @@ export class ClaimLines {
   readonly #report: Report
   readonly #lines = new Map<string, ClaimLine>()
   readonly #stopping = new AbortController()
-  /** Resolves when their connections may be opened, with what says that they are closed. */
-  readonly #room: () => Promise<() => void>
+  readonly #room: Room
   #wakeUps: Promise<OpenWakeUps> | undefined
+  /** Aborts when nobody needs {@link #wakeUps} any more. */
+  #unwanted = new AbortController()
   #guests = 0
   #leaving: NodeJS.Timeout | undefined
 
-  constructor(config: SluiceConfig, report: Report, room: () => Promise<() => void>) {
+  constructor(config: SluiceConfig, report: Report, room: Room) {
     this.#config = config
     this.#report = report
     this.#room = room
@@ -84,7 +85,8 @@ export class ClaimLines {
 
   #open(): Promise<OpenWakeUps> {
     if (this.#wakeUps !== undefined) return this.#wakeUps
-    const opening = openWakeUps(this.#config, this.#report, this.#room)
+    this.#unwanted = new AbortController()
+    const opening = openWakeUps(this.#config, this.#report, this.#room, this.#unwanted.signal)
     this.#wakeUps = opening
     opening.catch(() => {
       // The claims that waited may have ended, and later ones have opened again: those connections stay.
@@ -97,6 +99,8 @@ export class ClaimLines {
     const opened = this.#wakeUps
     this.#wakeUps = undefined
     this.#lines.clear()
+    // Those of a call that has given up would have their place in the line of `maxConnections` until a handler ends.
+    this.#unwanted.abort()
     await opened?.then(
       (wakeUps) => wakeUps.close(),
       () => undefined,
@@ -104,7 +108,15 @@ export class ClaimLines {
   }
 }
 
-/** Long enough for the next claim of a loop, and short for a process that is about to end. */
+/**
+ * Resolves when the connections may be opened, with what says that they are closed. It rejects if the signal aborts before.
+ */
+type Room = (signal: AbortSignal) => Promise<() => void>
+
+/**
+ * Long enough for the next claim of a loop, which also keeps its place in the line of `maxConnections`, and short for a process
+ * that is about to end.
+ */
 const LINGER_MS = 500
 
 interface OpenWakeUps {
@@ -112,13 +124,19 @@ interface OpenWakeUps {
   close(): Promise<void>
 }
 
-/** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout */
+/** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout, STOPPED */
 async function openWakeUps(
   config: SluiceConfig,
   report: Report,
-  room: () => Promise<() => void>,
+  room: Room,
+  unwanted: AbortSignal,
 ): Promise<OpenWakeUps> {
-  const leave = await room()
+  const leave = await room(unwanted)
+  // It had its turn in that moment.
+  if (unwanted.aborted) {
+    leave()
+    throw stopped('sluice')
+  }
   // Others recognise by it which process has lowered a flag. The numbers of workers are lower.
   const id = randomInt(2 ** 31, 2 ** 47)
   const wakeUps = new WakeUps({ config, report, workerId: () => id, registered: false })

@@ -1,5 +1,6 @@
 import { expect, inject } from 'vitest'
 import { type Counted, test } from '../support/plans/counted.ts'
+import { setQueueColumns } from '../support/rows/queue-settings.ts'
 
 /** What an idle process sends in a minute, whatever the number of its queues and runners. */
 const IDLE_MINUTE = {
@@ -71,6 +72,29 @@ test('P5: a message costs a sleeping worker eight round trips until it sleeps ag
     expect(flushes.length, JSON.stringify(flushes)).toBeLessThanOrEqual(most)
   }
 })
+
+test.for(['transactional', 'leased'] as const)(
+  'P5: where tenants have limits and all waits behind a closed key, each look for messages is one claim, in %s mode',
+  async (mode, { counted, database, queue }) => {
+    await setQueueColumns(database, queue, { tenant_concurrency: 2 })
+    await database.sql(
+      `INSERT INTO sluice.message (queue, ordering_key, payload, due_at, attempt, failed_at, last_error, lease)
+       VALUES ($1, 'k', '1', now() + interval '1 hour', 1, now(), 'no', 0)`,
+      [queue],
+    )
+    await database.sql(`SELECT sluice.enqueue($1, '2', ordering_key => 'k')`, [queue])
+    counted.sluice
+      .pipeline(queue, { mode } as never)
+      .handle(() => undefined)
+      .start()
+    await counted.pass(5_000)
+    await counted.clear()
+    await counted.pass(10_000)
+    const { sluice, 'sluice control': control } = await sentBy(counted)
+    expect(sluice).toMatchObject({ BEGIN: 10, ROLLBACK: 10 })
+    expect(control).toMatchObject({ poll: 10, claim_prepare: 10 })
+  },
+)
 
 function consume({ sluice }: Counted, queue: string, concurrency: number): void {
   sluice

@@ -221,6 +221,35 @@ describe('with maxConnections', () => {
     expect(counts.most()).toBeLessThanOrEqual(8)
   })
 
+  test.for(['time', 'signal'] as const)(
+    'a claim that waited for connections, until its %s ended that, leaves them to batches',
+    async (by) => {
+      const database = await freshDatabase()
+      const sluice = startTestSluice(database, { maxConnections: 10 })
+      const log = new EventLog(sluice.events)
+      await put(sluice, 'busy', [1, 2, 3, 4, 5, 6, 7])
+      const [first, others] = [deferred(), deferred()]
+      let begun = 0
+      sluice
+        .pipeline('busy', { concurrency: 10, batchSize: 1, timeout: '1h' })
+        .handle(({ payload }) => {
+          begun += 1
+          return payload === 1 ? first.promise : others.promise
+        })
+        .start()
+      await waitFor(() => begun === 6, { what: 'all batches that there may be' })
+      const controller = new AbortController()
+      const wait = by === 'time' ? '50ms' : '5m'
+      const waiting = sluice.claim('rare', { wait, signal: controller.signal }).catch((error: unknown) => error)
+      await log.first('connections.planned', ({ pipelines: [busy] }) => busy?.batches === 4)
+      controller.abort(by)
+      expect(await waiting).toBe(by === 'time' ? undefined : by)
+      first.resolve()
+      await waitFor(() => begun === 7, { what: 'the last batch, beside five that go on' })
+      others.resolve()
+    },
+  )
+
   test('a doctor, and a batch that loses its connection, need no more', async () => {
     const database = await freshDatabase()
     const sluice = startTestSluice(database, { maxConnections: 4 })

@@ -4,7 +4,7 @@ import { resolveConfig } from '../../src/config.ts'
 import { ClaimLines } from '../../src/pull/claim-lines.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { test } from '../support/sluice.ts'
-import { waitFor } from '../support/wait.ts'
+import { deferred, waitFor } from '../support/wait.ts'
 
 test('connections of claims that wait are closed, also if earlier ones fail behind them', async ({
   database,
@@ -39,4 +39,33 @@ test('connections of claims that wait are closed, also if earlier ones fail behi
   await waitFor(async () => (await second()) === opened || pause(600), { what: 'the second connection' })
   await waitFor(() => proxy.countOf('sluice control') === 0, { what: 'the connections to be closed' })
   expect(proxy.accepted).toBeGreaterThan(1)
+})
+
+test('room for connections that comes when nobody waits any more is given back, and nothing is opened', async ({
+  database,
+  queue,
+}) => {
+  const proxy = await startProxy(database.url)
+  const [asked, room] = [deferred<AbortSignal>(), deferred<() => void>()]
+  const waiting = new ClaimLines(
+    resolveConfig({ connection: proxy.url }),
+    () => undefined,
+    (signal) => {
+      asked.resolve(signal)
+      return room.promise
+    },
+  )
+  const claimed = waiting.claim(queue, async () => undefined, 60_000, undefined)
+  claimed.catch(() => undefined)
+  const given = await asked.promise
+  const stopped = waiting.stop()
+  await expect(claimed).rejects.toMatchObject({ code: 'STOPPED' })
+  expect(given.aborted).toBe(true)
+  let returned = false
+  room.resolve(() => {
+    returned = true
+  })
+  await stopped
+  expect(returned).toBe(true)
+  expect(proxy.accepted).toBe(0)
 })

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 import { expect } from 'vitest'
 import { createSluice, type RunningPipeline, type Sluice } from '../../src/index.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 
 interface Ends {
   readonly running: RunningPipeline
@@ -120,6 +120,62 @@ test('what a handler has left behind awaits the drain once the handler is over',
   emitter.dispatchEvent(new Event('later'))
   expect(await drained.promise).toEqual({ completed: true })
 })
+
+test.for([
+  { mode: 'transactional', ends: 'that has waited' },
+  { mode: 'leased', ends: 'that has answered at once' },
+] as const)(
+  'what a handler $ends has left behind awaits the drain while a later one of its batch runs, $mode',
+  async ({ mode }, { sluice, queue }) => {
+    const emitter = new EventTarget()
+    const [drains, drained] = [Promise.withResolvers<void>(), Promise.withResolvers<unknown>()]
+    const drainLater = async () => {
+      await once(emitter, 'later')
+      const draining = running.drain()
+      drains.resolve()
+      return draining
+    }
+    const handle = ({ payload }: { readonly payload: unknown }) => {
+      if (payload === 2) {
+        emitter.dispatchEvent(new Event('later'))
+        return drains.promise
+      }
+      drainLater().then(drained.resolve, drained.reject)
+      return mode === 'leased' ? undefined : setTimeout(1).then(() => undefined)
+    }
+    await put(sluice, queue, [1, 2])
+    const running =
+      mode === 'leased'
+        ? sluice
+            .pipeline(queue, { mode, ...HOURS })
+            .handle(handle)
+            .start()
+        : sluice.pipeline(queue, HOURS).handle(handle).start()
+    expect(await drained.promise).toEqual({ completed: true })
+  },
+)
+
+test.for(CALLS)(
+  '%s is refused to a handler of a runOnce() that its own handler awaits',
+  async ([, call], { database, queue }) => {
+    const other = startTestSluice(database)
+    const inner = `${queue}.inner`
+    await put(other, inner, [1])
+    const came = Promise.withResolvers<unknown>()
+    const outer = await callInHandler(database.url, queue, 'transactional', (ends) =>
+      other
+        .pipeline(inner, HOURS)
+        .handle(async () => {
+          await setTimeout(1)
+          came.resolve(await call(ends).catch((error: unknown) => error))
+        })
+        .runOnce(),
+    )
+    expect(await came.promise).toMatchObject({ code: 'IN_HANDLER' })
+    await outer.running.ended
+    await outer.sluice.stop()
+  },
+)
 
 test('deliveries that are not settled may await the stop of their Sluice, which releases them', async ({
   database,

@@ -95,6 +95,31 @@ describe('seats', () => {
     expect(taken).toEqual([])
   })
 
+  test('for which something outside of the pool no longer waits are for batches, and for others outside', async () => {
+    const { all, take, taken } = seats(4)
+    all.share({ ...SHARES, batches: 3 })
+    await take('batches')
+    await take('batches')
+    const controller = new AbortController()
+    const given = all.room(2, controller.signal)
+    const next = all.room(1)
+    void take('batches', 'batch')
+    controller.abort()
+    await expect(given).rejects.toMatchObject({ code: 'STOPPED' })
+    const leave = await next
+    expect(taken).toEqual([])
+    leave()
+    await settled()
+    expect(taken).toEqual(['batch'])
+  })
+
+  test('outside of the pool are not waited for when the signal has aborted', async () => {
+    const { all, take } = seats(4)
+    all.share({ ...SHARES, batches: 3 })
+    await expect(all.room(2, AbortSignal.abort())).rejects.toMatchObject({ code: 'STOPPED' })
+    for (let taken = 0; taken < 3; taken += 1) await take('batches')
+  })
+
   test('are waited for no longer when the signal aborts', async () => {
     const { all, take } = seats(3)
     const leave = await take('calls')
