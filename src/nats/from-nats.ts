@@ -6,6 +6,7 @@ import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
+import { withRemedy } from './permission.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {
@@ -48,7 +49,7 @@ async function open(options: FromNatsOptions, servers: readonly string[]): Promi
     return new NatsReceiver(connection, consumer, handover, mostOf(info.config))
   } catch (error) {
     await connection.close()
-    throw error
+    throw withRemedy(error)
   }
 }
 

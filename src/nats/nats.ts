@@ -8,6 +8,7 @@ import { percentEncoded } from '../relay/percent-encoded.ts'
 import { connectOnce } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
+import { withRemedy } from './permission.ts'
 import { wrongSubject } from './subject.ts'
 
 /**
@@ -47,11 +48,13 @@ function checkSubject(subject: unknown): void {
 async function open(options: NatsOptions, servers: readonly string[]): Promise<DestinationConnection> {
   const connection = await connectOnce(servers, options.connection)
   try {
+    const publisher = new NatsPublisher(connection, options)
+    await publisher.ready()
     await checkStream(connection, options)
-    return new NatsPublisher(connection, options)
+    return publisher
   } catch (error) {
     await connection.close()
-    throw error
+    throw withRemedy(error)
   }
 }
 
