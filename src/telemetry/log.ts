@@ -253,7 +253,10 @@ function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string 
   if (event.kind === 'endpoint.unnoted')
     return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
   if (event.kind === 'endpoint.refused')
-    return ['warn', `the URL of endpoint ${endpoint} leads to ${event.address}, which is not allowed`]
+    return [
+      'warn',
+      `the URL of endpoint ${endpoint} leads to ${event.address}, which the option networks does not allow`,
+    ]
   if (event.kind === 'endpoint.disabled') return ['error', `endpoint ${endpoint} is disabled: ${event.reason}`]
   return ['warn', `endpoint ${endpoint} has failed since ${event.since.toISOString()}: ${event.error}`]
 }
