@@ -1,4 +1,5 @@
 import { AckPolicy, type ConsumerConfig, jetstream } from '@nats-io/jetstream'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
@@ -34,7 +35,7 @@ export function fromNats(options: FromNatsOptions): Receiver {
     if (typeof options[name] !== 'string' || options[name] === '')
       throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)
   }
-  return { system: 'nats', open: () => open(options, servers) }
+  return noteKind('receiver', { system: 'nats', open: () => open(options, servers) })
 }
 
 const REMEDY = "As in fromNats({ servers: 'nats://a', stream: 'shop', consumer: 'billing' })"

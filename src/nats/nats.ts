@@ -1,5 +1,6 @@
 import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
@@ -27,7 +28,12 @@ export function nats(options: NatsOptions): Destination {
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
   // A publisher sends the next message of a key when the one before it is confirmed.
-  return { system: 'nats', keepsOrder: true, cloudEventHeader, open: () => open(options, servers) }
+  return noteKind('destination', {
+    system: 'nats',
+    keepsOrder: true,
+    cloudEventHeader,
+    open: () => open(options, servers),
+  })
 }
 
 /** By the binding of CloudEvents for NATS. */

@@ -1,4 +1,5 @@
 import type { SocketOptions } from 'amqplib'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
@@ -33,10 +34,10 @@ export function fromRabbitmq(options: FromRabbitmqOptions): Receiver {
   const servers = serversOf('fromRabbitmq.servers', options.servers, REMEDY).map(withHeartbeat)
   if (typeof queue !== 'string' || queue === '' || Buffer.byteLength(queue) > LONGEST_NAME)
     throw expected('OPTION_INVALID', 'fromRabbitmq.queue', 'the name of a queue', queue, REMEDY)
-  return {
+  return noteKind('receiver', {
     system: 'rabbitmq',
     open: (signal) => openSession(servers, connection, signal, (session) => receiverOf(session, queue)),
-  }
+  })
 }
 
 /** @throws if the queue is missing: the server says so */
