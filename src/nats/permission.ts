@@ -1,10 +1,11 @@
 import { PermissionViolationError } from '@nats-io/transport-node'
+import { SluiceError } from '../errors.ts'
 
 /** An error of the client with what to permit, where the login lacks a permission. The server's text names the subject. */
 export function withRemedy(error: unknown): unknown {
   const violation = violationOf(error)
   if (violation === undefined) return error
-  return new Error(`${violation.message}: ${REMEDIES[violation.operation]}`)
+  return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`)
 }
 
 /** That of a request is the cause of another error. */

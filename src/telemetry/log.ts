@@ -243,8 +243,11 @@ function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
   if (event.kind === 'inbox.stored') return undefined
   const what = event.side === 'database' ? 'the database' : event.receiver
   const since = event.since.toISOString()
-  if (event.kind === 'inbox.available') return ['info', `inbox: ${what} is back, which was out of reach since ${since}`]
+  if (event.kind === 'inbox.available')
+    return ['info', `inbox: ${what} is available again, which it was not since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
+  if (event.cause === 'settings')
+    return ['error', `inbox: a setting of ${what} is wrong since ${since}, ${again}: ${event.error}`]
   return ['warn', `inbox: ${what} is out of reach since ${since}, ${again}: ${event.error}`]
 }
 

@@ -75,7 +75,9 @@ test.for([
     await addConsumer(manager, 'shop', 'inbox', terms)
     const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
     await sluice.inbox(queue, { from }).runOnce({ wait: '100ms' })
-    expect(log.of('inbox.unavailable')[0]?.error).toContain(`consumer inbox.${words}`)
+    expect(log.of('inbox.unavailable')).toMatchObject([
+      { cause: 'settings', error: expect.stringContaining(`consumer inbox.${words}`) },
+    ])
   },
 )
 
@@ -189,6 +191,24 @@ test('a login that may not subscribe to its inbox is told so, and with an inbox 
     { error: expect.stringMatching(/^Permissions Violation for Subscription to "_INBOX\.[^"]+": .*inboxPrefix/) },
   ])
   expect(await receiving({ ...LOGIN, inboxPrefix: 'receiver' })).toMatchObject({ enqueued: 1 })
+})
+
+test('a missing stream is named as a wrong setting, and a server that is not there as an outage', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  const inbox = sluice.inbox(queue, { from: fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' }) })
+  await inbox.runOnce({ wait: '100ms' })
+  const missing =
+    'fromNats: expected consumer "inbox" of stream "shop", received: stream not found. Make it, or correct'
+  expect(log.of('inbox.unavailable')).toMatchObject([{ cause: 'settings', error: expect.stringContaining(missing) }])
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  await server.kill()
+  await inbox.runOnce({ wait: '100ms' })
+  expect(log.of('inbox.unavailable')).toMatchObject([{ cause: 'settings' }, { cause: 'outage' }])
 })
 
 test('a missing consumer is named, and the inbox goes on when it has been made', async ({
