@@ -13,7 +13,7 @@ export function privilegeMissing(
   role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator' | 'sluice_admin' | 'sluice_claimer',
   cause: unknown,
 ): SluiceError {
-  const login = loginOf(cause)
+  const login = loginOf(cause)?.user
   const grant = login === undefined ? `\`GRANT ${role} TO …\` for the login` : `\`GRANT ${role} TO ${quoted(login)}\``
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then ${grant}`
   const what = `The login lacks privileges of ${role}: ${wordsOf(cause)}`

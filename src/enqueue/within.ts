@@ -2,6 +2,7 @@ import { hasSqlState, IN_FAILED_TRANSACTION, INSUFFICIENT_PRIVILEGE } from '../b
 import { wordsOf } from '../basics/words-of.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
+import { schemaMissing } from '../table/schema-missing.ts'
 import type { Execute } from '../table/statement.ts'
 import { isOfGroup, ofGroup } from '../table/stream/group-queue.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
@@ -80,10 +81,7 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
   if (isOfGroup(error)) return ofGroup(error)
-  if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
-  return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
-    cause: error,
-  })
+  return hasSqlState(error, '42P01') || hasSqlState(error, '3F000') ? schemaMissing(error) : error
 }
 
 /** Larger than its queue's limit. The transaction has failed with it. */

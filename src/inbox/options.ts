@@ -1,7 +1,8 @@
+import { kindOf } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
-import { expected } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 import { type BreakerPlan, resolveBreaker } from '../relay/options.ts'
 import type { ReceivedMessage, Receiver } from './receiver.ts'
 
@@ -78,6 +79,8 @@ const KNOWN: readonly (keyof InboxOptions)[] = ['from', 'source', 'read', 'batch
 const REMEDY = "As in inbox('orders-in', { from: fromNats({ servers, stream, consumer }) })"
 
 function checkReceiver(what: string, from: unknown): Receiver {
+  if (kindOf(from) === 'destination')
+    throw new SluiceError('OPTION_INVALID', `${what}.from: expected a receiver, received a destination. ${REMEDY}`)
   if (typeof from === 'object' && from !== null && 'open' in from && typeof from.open === 'function')
     return from as Receiver
   throw expected('OPTION_INVALID', `${what}.from`, 'a receiver', from, REMEDY)

@@ -10,7 +10,8 @@ export interface Receiver {
    * what has not been acked again. The inbox calls it again after each outage.
    *
    * @param signal aborts when the inbox waits no longer: a connection that comes after that, it closes
-   * @throws an error that names what is missing, or cannot be reached
+   * @throws an error that names what cannot be reached; SluiceError OPTION_INVALID if the broker answers, and something is missing
+   * there or set otherwise than it must be
    */
   open(signal: AbortSignal): Promise<ReceiverConnection>
 }

@@ -1,5 +1,6 @@
 import { pause } from '../basics/pause.ts'
 import { wordsOf } from '../basics/words-of.ts'
+import { isSluiceError } from '../errors.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
@@ -23,7 +24,8 @@ export class Side {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
     const error = wordsOf(thrown)
-    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, error, ...terms })
+    const cause = this.#name === 'receiver' && isSluiceError(thrown, 'OPTION_INVALID') ? 'settings' : 'outage'
+    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
   }
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */

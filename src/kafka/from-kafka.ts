@@ -1,4 +1,5 @@
 import { type BaseOptions, Consumer } from '@platformatic/kafka'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
@@ -43,7 +44,7 @@ type FixedReceiverOption = 'autocreateTopics' | 'bootstrapBrokers' | 'requestTim
  */
 export function fromKafka(options: FromKafkaOptions): Receiver {
   const plan = resolveFromKafka(options)
-  return { system: 'kafka', open: (signal) => open(plan, signal) }
+  return noteKind('receiver', { system: 'kafka', open: (signal) => open(plan, signal) })
 }
 
 /** The options, complete and checked. */

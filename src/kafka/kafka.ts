@@ -1,4 +1,5 @@
 import { Producer } from '@platformatic/kafka'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import {
@@ -22,7 +23,7 @@ import { reasonOf } from './kafka-verdict.ts'
  */
 export function kafka(options: KafkaOptions): Destination {
   const plan = resolveKafka(options)
-  return { system: 'kafka', cloudEventHeader, open: (signal) => open(plan, signal) }
+  return noteKind('destination', { system: 'kafka', cloudEventHeader, open: (signal) => open(plan, signal) })
 }
 
 /** As the Kafka binding of CloudEvents says. */

@@ -5,6 +5,7 @@ import {
   type NatsConnection,
   PermissionViolationError,
 } from '@nats-io/transport-node'
+import { subjectOf } from './permission.ts'
 
 /** A message to publish. */
 interface Publication {
@@ -31,6 +32,8 @@ export class Confirms {
   readonly #inbox: string
   readonly #waiting = new Map<string, Waiting>()
   #count = 0
+  /** The login may not receive answers. */
+  #deaf: Error | undefined
 
   /** @param prefix of the names under which answers come. Undefined: the client's */
   constructor(connection: NatsConnection, prefix: string | undefined) {
@@ -45,14 +48,22 @@ export class Confirms {
    * Publishes a message.
    *
    * @returns what to {@link forget} if there is no answer
-   * @throws what the client throws: it is not sent
+   * @throws what the client throws, or that no answer can come: it is not sent
    */
   publish({ subject, body, headers }: Publication, answered: Answered): string {
+    if (this.#deaf !== undefined) throw this.#deaf
     this.#count += 1
     const number = String(this.#count)
     this.#connection.publish(subject, body, { headers, reply: this.#inbox + number })
     this.#waiting.set(number, { subject, answered })
     return number
+  }
+
+  /** Resolves when answers can come. @throws that they cannot */
+  async ready(): Promise<void> {
+    // The server says whether it takes the subscription before it answers to this.
+    await this.#connection.flush()
+    if (this.#deaf !== undefined) throw this.#deaf
   }
 
   /** Nothing waits for the answer any more. */
@@ -62,8 +73,10 @@ export class Confirms {
 
   #hear(error: Error | null, message: Msg): void {
     if (error === null) this.#answer(message.subject.slice(this.#inbox.length), message)
-    // The login may not receive answers.
-    else this.#fail(error)
+    else {
+      this.#deaf = error
+      this.#fail(error)
+    }
   }
 
   #answer(number: string, answer: Msg | Error): void {
@@ -83,7 +96,8 @@ export class Confirms {
   async #watch(): Promise<void> {
     for await (const status of this.#connection.status()) {
       const error = status.type === 'error' ? status.error : undefined
-      if (error instanceof PermissionViolationError && error.operation === 'publish') this.#fail(error, error.subject)
+      if (error instanceof PermissionViolationError && error.operation === 'publish')
+        this.#fail(error, subjectOf(error))
     }
   }
 }

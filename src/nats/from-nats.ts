@@ -1,11 +1,14 @@
-import { AckPolicy, type ConsumerConfig, jetstream } from '@nats-io/jetstream'
+import { AckPolicy, type Consumer, type ConsumerConfig, JetStreamApiError, jetstream } from '@nats-io/jetstream'
+import type { NatsConnection } from '@nats-io/transport-node'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
-import { expected } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
+import { withRemedy } from './permission.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {
@@ -33,7 +36,7 @@ export function fromNats(options: FromNatsOptions): Receiver {
     if (typeof options[name] !== 'string' || options[name] === '')
       throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)
   }
-  return { system: 'nats', open: () => open(options, servers) }
+  return noteKind('receiver', { system: 'nats', open: () => open(options, servers) })
 }
 
 const REMEDY = "As in fromNats({ servers: 'nats://a', stream: 'shop', consumer: 'billing' })"
@@ -41,16 +44,33 @@ const REMEDY = "As in fromNats({ servers: 'nats://a', stream: 'shop', consumer: 
 async function open(options: FromNatsOptions, servers: readonly string[]): Promise<ReceiverConnection> {
   const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection })
   try {
-    const consumer = await jetstream(connection).consumers.get(options.stream, options.consumer)
+    const consumer = await consumerOf(connection, options)
     const info = await consumer.info(true)
     checkConsumer(info.config)
     const handover = new Handover(consumer, info, ackWaitMs(info.config))
     return new NatsReceiver(connection, consumer, handover, mostOf(info.config))
   } catch (error) {
     await connection.close()
-    throw error
+    throw withRemedy(error)
   }
 }
+
+/** @throws SluiceError OPTION_INVALID if it is missing */
+async function consumerOf(connection: NatsConnection, { stream, consumer }: FromNatsOptions): Promise<Consumer> {
+  try {
+    return await jetstream(connection).consumers.get(stream, consumer)
+  } catch (error) {
+    if (!(error instanceof JetStreamApiError) || !MISSING.includes(error.code)) throw error
+    const what = `expected consumer ${JSON.stringify(consumer)} of stream ${JSON.stringify(stream)}`
+    const remedy = 'Make it, or correct the options stream and consumer'
+    throw new SluiceError('OPTION_INVALID', `fromNats: ${what}, received: ${error.message}. ${remedy}`, {
+      cause: error,
+    })
+  }
+}
+
+/** The consumer, or the stream. */
+const MISSING: readonly number[] = [10014, 10059]
 
 /** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
 function checkConsumer(config: ConsumerConfig): void {

@@ -25,6 +25,11 @@ export class NatsPublisher implements DestinationConnection {
     this.#confirms = new Confirms(connection, options.connection?.inboxPrefix)
   }
 
+  /** @throws if the login may not receive confirms */
+  ready(): Promise<void> {
+    return this.#confirms.ready()
+  }
+
   check(outgoing: OutgoingMessage): string | undefined {
     const wrong = this.#subject.refusalOf(outgoing)
     if (wrong !== undefined) return wrong

@@ -4,6 +4,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { type Handover, REQUEST_MS } from './handover.ts'
+import { withRemedy } from './permission.ts'
 
 /** A connection to a consumer of JetStream. */
 export class NatsReceiver implements ReceiverConnection {
@@ -65,7 +66,7 @@ export class NatsReceiver implements ReceiverConnection {
     if (this.#lost !== undefined) throw this.#lost
     const answered = Promise.withResolvers<unknown>()
     this.#onLost = answered.reject
-    message.ackAck({ timeout: ACK_MS }).then(answered.resolve, answered.reject)
+    message.ackAck({ timeout: ACK_MS }).then(answered.resolve, (error: unknown) => answered.reject(withRemedy(error)))
     await answered.promise
   }
 

@@ -2,6 +2,7 @@ import { JetStreamApiError } from '@nats-io/jetstream'
 import { InvalidSubjectError, type Msg, PermissionViolationError } from '@nats-io/transport-node'
 import { errorText } from '../errors.ts'
 import type { Verdict } from '../relay/destination.ts'
+import { withRemedy } from './permission.ts'
 
 /**
  * What the answer to a publication says. The first one counts, and a service that listens to the subject may answer before the
@@ -18,10 +19,11 @@ export function verdictOfAnswer(answer: Msg, expected: string | undefined): Verd
 
 /** What an error says: about the message, or only about the server and the way to it. */
 export function verdictOf(thrown: unknown): Verdict {
-  const error = errorText(thrown)
+  const error = errorText(withRemedy(thrown))
   if (thrown instanceof JetStreamApiError) return { kind: KINDS[thrown.code] ?? 'unavailable', error }
   if (thrown instanceof InvalidSubjectError) return { kind: 'refused', error }
-  return { kind: thrown instanceof PermissionViolationError ? 'failed' : 'unavailable', error }
+  const isOfMessage = thrown instanceof PermissionViolationError && thrown.operation === 'publish'
+  return { kind: isOfMessage ? 'failed' : 'unavailable', error }
 }
 
 /** Nobody listens to the subject: the server itself says so. */

@@ -1,5 +1,6 @@
 import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
@@ -8,6 +9,7 @@ import { percentEncoded } from '../relay/percent-encoded.ts'
 import { connectOnce } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
+import { withRemedy } from './permission.ts'
 import { wrongSubject } from './subject.ts'
 
 /**
@@ -26,7 +28,12 @@ export function nats(options: NatsOptions): Destination {
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)
   // A publisher sends the next message of a key when the one before it is confirmed.
-  return { system: 'nats', keepsOrder: true, cloudEventHeader, open: () => open(options, servers) }
+  return noteKind('destination', {
+    system: 'nats',
+    keepsOrder: true,
+    cloudEventHeader,
+    open: () => open(options, servers),
+  })
 }
 
 /** By the binding of CloudEvents for NATS. */
@@ -47,11 +54,13 @@ function checkSubject(subject: unknown): void {
 async function open(options: NatsOptions, servers: readonly string[]): Promise<DestinationConnection> {
   const connection = await connectOnce(servers, options.connection)
   try {
+    const publisher = new NatsPublisher(connection, options)
+    await publisher.ready()
     await checkStream(connection, options)
-    return new NatsPublisher(connection, options)
+    return publisher
   } catch (error) {
     await connection.close()
-    throw error
+    throw withRemedy(error)
   }
 }
 

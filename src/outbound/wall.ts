@@ -1,7 +1,7 @@
 import type { LookupAddress, LookupOptions } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { Addresses } from './addresses.ts'
-import { AddressRefused } from './no-answer.ts'
+import { AddressRefused, BY_NETWORKS } from './no-answer.ts'
 
 /** Resolves a name to all of its addresses. */
 export type Resolve = (
@@ -33,10 +33,11 @@ export class Wall {
   refusalOf(url: URL): string | undefined {
     const { allowHttp, ports } = this.#plan
     if (url.protocol !== 'https:' && !(allowHttp && url.protocol === 'http:'))
-      return `expected ${allowHttp ? 'http or https' : 'https'}, received ${url.protocol.slice(0, -1)}`
+      return `expected ${allowHttp ? 'http or https' : 'https'}, received ${url.protocol.slice(0, -1)}. ${BY_ALLOW_HTTP}`
     if (url.username !== '' || url.password !== '') return 'expected a URL without a user name and a password'
     // The default port of the protocol is left out by URL.
-    if (url.port !== '' && !ports.includes(Number(url.port))) return `expected an allowed port, received ${url.port}`
+    if (url.port !== '' && !ports.includes(Number(url.port)))
+      return `expected an allowed port, received ${url.port}. ${BY_PORTS}`
     const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
     return isIP(host) === 0 || this.#addresses.allow(host) ? undefined : notPublic(host)
   }
@@ -60,5 +61,8 @@ export class Wall {
 
 /** The URL has this address. */
 function notPublic(address: string): string {
-  return `expected a public address, received ${address}`
+  return `expected a public address, received ${address}. ${BY_NETWORKS}`
 }
+
+const BY_ALLOW_HTTP = 'The sender allows http with the option allowHttp: true'
+const BY_PORTS = 'The sender allows other ports with the option ports, as in [8443]'

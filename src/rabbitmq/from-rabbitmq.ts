@@ -1,6 +1,9 @@
 import type { SocketOptions } from 'amqplib'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
-import { expected } from '../errors.ts'
+import { codeOf } from '../basics/sql-state.ts'
+import { wordsOf } from '../basics/words-of.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { RabbitmqReceiver } from './rabbitmq-receiver.ts'
 import { serversOf } from './servers.ts'
@@ -33,18 +36,25 @@ export function fromRabbitmq(options: FromRabbitmqOptions): Receiver {
   const servers = serversOf('fromRabbitmq.servers', options.servers, REMEDY).map(withHeartbeat)
   if (typeof queue !== 'string' || queue === '' || Buffer.byteLength(queue) > LONGEST_NAME)
     throw expected('OPTION_INVALID', 'fromRabbitmq.queue', 'the name of a queue', queue, REMEDY)
-  return {
+  return noteKind('receiver', {
     system: 'rabbitmq',
     open: (signal) => openSession(servers, connection, signal, (session) => receiverOf(session, queue)),
-  }
+  })
 }
 
-/** @throws if the queue is missing: the server says so */
+/** @throws SluiceError OPTION_INVALID if the queue is missing */
 async function receiverOf(session: Session, queue: string): Promise<ReceiverConnection> {
   const channel = await session.connection.createChannel()
   const receiver = new RabbitmqReceiver(session, channel, queue)
-  await channel.checkQueue(queue)
+  await channel.checkQueue(queue).catch((error: unknown) => {
+    throw codeOf(error) === NOT_FOUND ? missing(error) : error
+  })
   return receiver
+}
+
+function missing(cause: unknown): SluiceError {
+  const text = `fromRabbitmq.queue: ${wordsOf(cause)}. Declare the queue, or correct its name or the vhost in servers`
+  return new SluiceError('OPTION_INVALID', text, { cause })
 }
 
 /** A receiver that waits sends nothing, and would not find out that its connection is cut off. */
@@ -57,5 +67,6 @@ function withHeartbeat(server: string): string {
 const REMEDY = "As in fromRabbitmq({ servers: 'amqp://localhost', queue: 'billing' })"
 /** After two of them without a frame the connection is lost, for both sides. */
 const HEARTBEAT_S = 10
+const NOT_FOUND = '404'
 /** In bytes. */
 const LONGEST_NAME = 255

@@ -1,3 +1,4 @@
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination } from '../relay/destination.ts'
@@ -21,7 +22,7 @@ export function rabbitmq(options: RabbitmqOptions): Destination {
     throw expected('OPTION_INVALID', 'rabbitmq.exchange', 'the name of an exchange', exchange, REMEDY)
   const wrong = typeof routingKey === 'function' ? undefined : wrongRoutingKey(routingKey)
   if (wrong !== undefined) throw expected('OPTION_INVALID', 'rabbitmq.routingKey', wrong, routingKey, REMEDY)
-  return new RabbitmqDestination(options, serversOf('rabbitmq.servers', servers, REMEDY))
+  return noteKind('destination', new RabbitmqDestination(options, serversOf('rabbitmq.servers', servers, REMEDY)))
 }
 
 const REMEDY = "As in rabbitmq({ servers: 'amqp://localhost', exchange: 'shop', routingKey: 'orders' })"

@@ -1,4 +1,5 @@
 import type { RedisOptions as ClientOptions } from 'ioredis'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver } from '../inbox/receiver.ts'
@@ -38,7 +39,7 @@ export function fromRedis(options: FromRedisOptions): Receiver {
       throw expected('OPTION_INVALID', `fromRedis.${name}`, `the name of a ${name}`, options[name], REMEDY)
   }
   const plan = { url, connection: { ...connection, commandTimeout: ANSWER_MS } }
-  return {
+  return noteKind('receiver', {
     system: 'redis',
     open: (signal) =>
       openClient(plan, signal, async (client) => {
@@ -46,7 +47,7 @@ export function fromRedis(options: FromRedisOptions): Receiver {
         await receiver.check()
         return receiver
       }),
-  }
+  })
 }
 
 const REMEDY = "As in fromRedis({ url: 'redis://localhost', stream: 'shop', group: 'billing', consumer: 'a' })"

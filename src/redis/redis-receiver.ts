@@ -1,5 +1,7 @@
 import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
+import { wordsOf } from '../basics/words-of.ts'
+import { SluiceError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { entriesIn, listOf, receivedOf, type StreamEntry } from './entry.ts'
@@ -33,9 +35,14 @@ export class RedisReceiver implements ReceiverConnection {
     this.#place = place
   }
 
-  /** @throws if the stream or its group is missing, or the login may not read it: the server says so */
+  /** @throws SluiceError OPTION_INVALID if the stream or its group is missing, or the login may not read it: the server says so */
   async check(): Promise<void> {
-    await this.#read(FIRST, 1)
+    try {
+      await this.#read(FIRST, 1)
+    } catch (error) {
+      const words = wordsOf(error)
+      throw OF_SETTINGS.test(words) ? new SluiceError('OPTION_INVALID', `fromRedis: ${words}`, { cause: error }) : error
+    }
   }
 
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
@@ -108,6 +115,8 @@ export class RedisReceiver implements ReceiverConnection {
   }
 }
 
+/** No group, no permission, or a key that is no stream. */
+const OF_SETTINGS = /^(NOGROUP|NOPERM|WRONGTYPE)\b/
 const FIRST = '0-0'
 /** Entries that no consumer has had. */
 const NEW = '>'

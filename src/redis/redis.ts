@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { noteKind } from '../basics/adapter-kinds.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { openClient } from './connect.ts'
 import { PublishScript } from './publish-script.ts'
@@ -16,11 +17,11 @@ import { RedisPublisher } from './redis-publisher.ts'
  */
 export function redis(options: RedisOptions): Destination {
   const plan = resolveRedis(options)
-  return {
+  return noteKind('destination', {
     system: 'redis',
     keepsOrder: true,
     open: (signal) => openClient(plan, signal, (client) => publisherOf(client, plan)),
-  }
+  })
 }
 
 async function publisherOf(client: Redis, plan: RedisPlan): Promise<DestinationConnection> {

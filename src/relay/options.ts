@@ -1,7 +1,8 @@
+import { kindOf } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
-import { expected } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { PipelineOptions, TransactionalPlan } from '../plan/options.ts'
 import { resolveTransactional } from '../plan/resolve.ts'
 import { groupQueue, type StreamGroup } from '../streams.ts'
@@ -103,14 +104,11 @@ const SLOTS_PER_CLAIM = 25
 const SPARE_MS = 10_000
 
 function checkDestination(what: string, to: unknown): Destination {
+  const remedy = "As in { to: nats({ servers, subject: 'orders' }) }"
+  if (kindOf(to) === 'receiver')
+    throw new SluiceError('OPTION_INVALID', `${what}.to: expected a destination, received a receiver. ${remedy}`)
   if (typeof to === 'object' && to !== null && 'open' in to && typeof to.open === 'function') return to as Destination
-  throw expected(
-    'OPTION_INVALID',
-    `${what}.to`,
-    'a destination',
-    to,
-    "As in { to: nats({ servers, subject: 'orders' }) }",
-  )
+  throw expected('OPTION_INVALID', `${what}.to`, 'a destination', to, remedy)
 }
 
 /** @throws SluiceError OPTION_INVALID */

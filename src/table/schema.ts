@@ -1,4 +1,5 @@
 import { SluiceError } from '../errors.ts'
+import { readSchemaMissing } from './schema-missing.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
 /** The version of the SQL schema that this library was written for: the latest migration's. */
@@ -83,9 +84,7 @@ export async function readRights(execute: Execute): Promise<MigrationRights> {
  */
 export async function checkSchema(execute: Execute): Promise<void> {
   const installed = await readSchema(execute)
-  if (installed === undefined) {
-    throw new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`')
-  }
+  if (installed === undefined) throw await readSchemaMissing(execute)
   if (installed.version < SCHEMA_VERSION) {
     throw new SluiceError(
       'SCHEMA_TOO_OLD',

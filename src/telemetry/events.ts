@@ -322,19 +322,21 @@ export type SluiceEvent =
       readonly durationMs: number
     }
   /**
-   * The broker of an inbox (`side: 'receiver'`), or the database, has been out of reach `since` then, for this reason. It is
-   * tried again after `retryInMs`. Reported for each try that fails.
+   * The broker of an inbox (`side: 'receiver'`), or the database, has been of no use `since` then, for this reason. It is tried
+   * again after `retryInMs`. Reported for each try that fails. `cause` is `settings` if the broker answers, and something
+   * has to be changed there or in the options of the receiver: it is no outage.
    */
   | {
       readonly kind: 'inbox.unavailable'
       readonly queue: string
       readonly receiver: string
       readonly side: 'receiver' | 'database'
+      readonly cause: 'outage' | 'settings'
       readonly error: string
       readonly since: Date
       readonly retryInMs: number
     }
-  /** The broker of an inbox, or the database, which had been out of reach `since` then, is back. */
+  /** The broker of an inbox, or the database, which had been of no use `since` then, can be used again. */
   | {
       readonly kind: 'inbox.available'
       readonly queue: string

@@ -243,8 +243,11 @@ function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
   if (event.kind === 'inbox.stored') return undefined
   const what = event.side === 'database' ? 'the database' : event.receiver
   const since = event.since.toISOString()
-  if (event.kind === 'inbox.available') return ['info', `inbox: ${what} is back, which was out of reach since ${since}`]
+  if (event.kind === 'inbox.available')
+    return ['info', `inbox: ${what} is available again, which it was not since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
+  if (event.cause === 'settings')
+    return ['error', `inbox: a setting of ${what} is wrong since ${since}, ${again}: ${event.error}`]
   return ['warn', `inbox: ${what} is out of reach since ${since}, ${again}: ${event.error}`]
 }
 
@@ -253,7 +256,10 @@ function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string 
   if (event.kind === 'endpoint.unnoted')
     return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
   if (event.kind === 'endpoint.refused')
-    return ['warn', `the URL of endpoint ${endpoint} leads to ${event.address}, which is not allowed`]
+    return [
+      'warn',
+      `the URL of endpoint ${endpoint} leads to ${event.address}, which the option networks does not allow`,
+    ]
   if (event.kind === 'endpoint.disabled') return ['error', `endpoint ${endpoint} is disabled: ${event.reason}`]
   return ['warn', `endpoint ${endpoint} has failed since ${event.since.toISOString()}: ${event.error}`]
 }

@@ -1,5 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMs } from '../basics/duration.ts'
+import { expected } from '../errors.ts'
 import { internalsOf } from '../process/internals.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
@@ -18,7 +19,8 @@ export interface AdvanceOptions<Name extends string = string> {
  * and of receipts. It does not move clocks of processes, such as the timeout of a handler, and leaves what a transaction has
  * locked, such as the messages of a batch in flight, as it is. It writes to the tables of the schema, so it needs their owner.
  *
- * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, UNREACHABLE, and the server's error if the login may not write to the tables
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, UNREACHABLE; QUEUE_UNKNOWN also if neither the database nor this Sluice
+ * has had anything to do with the queue; and the server's error if the login may not write to the tables
  *
  * @example
  * await advance(sluice, '5m')
@@ -38,5 +40,19 @@ export async function advance<
   const { queue } = options
   const name = queue === undefined ? null : checkOperatedQueue(queue, enqueueContext)
   const connections = await pools()
-  await connections.inOwnTransaction((execute) => shiftTimes(execute, ms, name))
+  const changed = await connections.inOwnTransaction((execute) => shiftTimes(execute, ms, name))
+  if (name !== null && changed === 0) await checkKnown(sluice, name)
+}
+
+/**
+ * Of a queue that has nothing now. It may have been handled, by this process: nothing in the database knows that.
+ *
+ * @throws SluiceError QUEUE_UNKNOWN
+ */
+async function checkKnown(sluice: Pick<Sluice, 'metrics' | 'operate'>, queue: string): Promise<void> {
+  const { consumed, enqueued } = sluice.metrics()
+  if (Object.hasOwn(consumed, queue) || Object.hasOwn(enqueued, queue)) return
+  const { reason, explanation } = (await sluice.operate.queues.explain(queue)).headline
+  if (reason === 'unknown_queue')
+    throw expected('QUEUE_UNKNOWN', 'advance.queue', 'a queue that there is', queue, explanation)
 }

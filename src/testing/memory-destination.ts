@@ -1,3 +1,4 @@
+import { noteKind } from '../basics/adapter-kinds.ts'
 import type { Destination, DestinationConnection, OutgoingMessage, Verdict } from '../relay/destination.ts'
 
 /** What a destination in memory answers to a message: a verdict, or a promise of one, which may never come. */
@@ -25,6 +26,10 @@ export class MemoryDestination implements Destination {
   keepsOrder = false
   /** What it answers from now on. @default confirmed */
   answer: Answer = () => CONFIRMED
+
+  constructor() {
+    noteKind('destination', this)
+  }
 
   /** The headers of a CloudEvent are `ce-id` and so on. */
   cloudEventHeader(attribute: string, value: string): readonly [name: string, value: string] {

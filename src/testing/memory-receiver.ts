@@ -1,3 +1,4 @@
+import { noteKind } from '../basics/adapter-kinds.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 
@@ -28,6 +29,10 @@ export class MemoryReceiver implements Receiver {
   readonly #ready: ReceivedMessage[] = []
   #changed = Promise.withResolvers<void>()
   #reachable = true
+
+  constructor() {
+    noteKind('receiver', this)
+  }
 
   /** False: no connection can be had, and one that is open is broken. */
   get reachable(): boolean {

@@ -29,6 +29,25 @@ describe('sluice explain', () => {
     expect((await run(queue)).stdout).toMatch(/^paused {2}since /)
   })
 
+  test('says of a number alone how to name a message, with the queue that has it', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    const run = (number: string) => runCli(['explain', number], { DATABASE_URL: database.url })
+    const [id = ''] = await put(sluice, queue, [1])
+    const hint = (number: string) => `If ${number} is the id of a message, name its queue too: `
+    expect(await run(id)).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^unknown_queue\n/),
+      stderr: `${hint(id)}npx sluice explain ${queue} ${id}\n`,
+    })
+    const none = '999999999999'
+    expect((await run(none)).stderr).toBe(`${hint(none)}npx sluice explain <queue> ${none}\n`)
+    await put(sluice, id, [1])
+    expect((await run(id)).stderr).toBe('')
+  })
+
   test('prints the reasons of an event and of a schedule', async ({ database, queue, sluice }) => {
     const run = (...args: string[]) => runCli(['explain', ...args], { DATABASE_URL: database.url })
     await sluice.streams.set(queue)

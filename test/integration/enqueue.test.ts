@@ -129,11 +129,13 @@ describe('enqueue', () => {
     })
   })
 
-  test('says that the schema is missing, and what to do', async ({ queue }) => {
+  test('says in which database the schema is missing, and what to do', async ({ queue }) => {
     await using empty = await createTestDatabase({ migrated: false })
     await expect(inTransaction(empty, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
       code: 'SCHEMA_MISSING',
-      message: 'The database has no schema "sluice". Run `npx sluice migrate`',
+      message: expect.stringMatching(
+        /^Database "\w+" on [\w.]+, port \d+, as user "\w+", has no schema "sluice"\. Run `npx sluice migrate` for it/,
+      ),
       cause: expect.objectContaining({ code: '3F000' }),
     })
   })

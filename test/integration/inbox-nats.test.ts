@@ -6,7 +6,7 @@ import { nats } from '../../src/nats/nats.ts'
 import { expectToOutliveAKill, idsOf, letter, numbers, QUICK, soon } from '../support/inboxes.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { addConsumer, publishTo, startNats } from '../support/servers/nats.ts'
-import { LOGIN, withoutRightToPublish } from '../support/servers/nats-login.ts'
+import { LOGIN, withoutRightToPublish, withoutRightToSubscribe } from '../support/servers/nats-login.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -75,7 +75,9 @@ test.for([
     await addConsumer(manager, 'shop', 'inbox', terms)
     const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' })
     await sluice.inbox(queue, { from }).runOnce({ wait: '100ms' })
-    expect(log.of('inbox.unavailable')[0]?.error).toContain(`consumer inbox.${words}`)
+    expect(log.of('inbox.unavailable')).toMatchObject([
+      { cause: 'settings', error: expect.stringContaining(`consumer inbox.${words}`) },
+    ])
   },
 )
 
@@ -164,7 +166,49 @@ test('acks that the server does not take are an error, which names the permissio
   await publishTo(broker, 'shop', [letter(1), letter(2)])
   const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection: LOGIN })
   expect(await sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })).toMatchObject({ enqueued: 2 })
-  expect(log.of('inbox.unavailable')).toMatchObject([{ side: 'receiver', error: expect.stringMatching(/permission/i) }])
+  expect(log.of('inbox.unavailable')).toMatchObject([
+    { side: 'receiver', error: expect.stringMatching(/permission.*: let the login publish there$/i) },
+  ])
+})
+
+test('a login that may not subscribe to its inbox is told so, and with an inbox of its own it receives', async ({
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const broker = await startNats(skip, await withoutRightToSubscribe('_INBOX.>'))
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  await publishTo(broker, 'shop', [letter(1)])
+  const receiving = (connection: typeof LOGIN & { readonly inboxPrefix?: string }) => {
+    const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection })
+    return sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })
+  }
+  expect(await receiving(LOGIN)).toMatchObject({ enqueued: 0 })
+  expect(log.of('inbox.unavailable')).toMatchObject([
+    { error: expect.stringMatching(/^Permissions Violation for Subscription to "_INBOX\.[^"]+": .*inboxPrefix/) },
+  ])
+  expect(await receiving({ ...LOGIN, inboxPrefix: 'receiver' })).toMatchObject({ enqueued: 1 })
+})
+
+test('a missing stream is named as a wrong setting, and a server that is not there as an outage', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  const inbox = sluice.inbox(queue, { from: fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox' }) })
+  await inbox.runOnce({ wait: '100ms' })
+  const missing =
+    'fromNats: expected consumer "inbox" of stream "shop", received: stream not found. Make it, or correct'
+  expect(log.of('inbox.unavailable')).toMatchObject([{ cause: 'settings', error: expect.stringContaining(missing) }])
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  await server.kill()
+  await inbox.runOnce({ wait: '100ms' })
+  expect(log.of('inbox.unavailable')).toMatchObject([{ cause: 'settings' }, { cause: 'outage' }])
 })
 
 test('a missing consumer is named, and the inbox goes on when it has been made', async ({

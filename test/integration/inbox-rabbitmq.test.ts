@@ -134,7 +134,7 @@ test('a queue that is missing, or is deleted, is named, and the inbox goes on wh
   const from = fromRabbitmq({ servers: broker.url, queue })
   const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
   const missing = await log.first('inbox.unavailable')
-  expect(missing).toMatchObject({ receiver: 'rabbitmq', side: 'receiver' })
+  expect(missing).toMatchObject({ receiver: 'rabbitmq', side: 'receiver', cause: 'settings' })
   expect(missing.error).toContain(`no queue '${queue}' in vhost '/'`)
   await sendTo(broker, queue, [letter(1)])
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the first message' })

@@ -132,7 +132,7 @@ test('a group that is missing, or is destroyed, is named, and the inbox goes on 
   const { client, server } = broker
   const running = sluice.inbox(queue, { from: from(server.url), breaker: QUICK }).start()
   const missing = await log.first('inbox.unavailable')
-  expect(missing).toMatchObject({ receiver: 'redis', side: 'receiver' })
+  expect(missing).toMatchObject({ receiver: 'redis', side: 'receiver', cause: 'settings' })
   expect(missing.error).toContain("NOGROUP No such key 'shop' or consumer group 'billing'")
   await addGroup(broker)
   await addTo(client, 'shop', [letter(1)])

@@ -355,12 +355,12 @@ describe('migrationSql', () => {
 })
 
 describe('checkSchema', () => {
-  test('says how to install a schema that is missing', async () => {
+  test('says in which database the schema is missing, and how to install it', async () => {
     const database = await fresh({ migrated: false })
-    await expect(checkSchema(executeOn(database))).rejects.toMatchObject({
-      code: 'SCHEMA_MISSING',
-      message: expect.stringContaining('npx sluice migrate'),
-    })
+    const { username, hostname, port, pathname } = new URL(database.url)
+    const where = `Database "${pathname.slice(1)}" on ${hostname}, port ${port}, as user "${username}",`
+    const message = `${where} has no schema "sluice". Run \`npx sluice migrate\` for it, or correct the connection settings`
+    await expect(checkSchema(executeOn(database))).rejects.toMatchObject({ code: 'SCHEMA_MISSING', message })
   })
 
   test('says how to upgrade a schema that is too old', async () => {

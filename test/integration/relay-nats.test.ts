@@ -5,7 +5,7 @@ import { nats } from '../../src/nats/nats.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { startNats, storedIn } from '../support/servers/nats.ts'
-import { LOGIN, withoutRightToPublish } from '../support/servers/nats-login.ts'
+import { LOGIN, withoutRightToPublish, withoutRightToSubscribe } from '../support/servers/nats-login.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -128,6 +128,47 @@ test('a message to a subject that is closed to the login is a failed attempt, an
   const closed = { payload: 'shop.closed', attempt: 1, last_error: expect.stringMatching(/permission.*shop\.closed/i) }
   expect(await database.sql(left, [queue])).toEqual([closed, closed])
 })
+
+test('a closed subject is told from others whatever its characters, and what to permit is named', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const closed = 'shop."a\\b"'
+  const { server, manager } = await startNats(skip, await withoutRightToPublish(closed))
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await put(sluice, queue, ['shop.a', closed])
+  const to = nats({ servers: server.url, subject: ({ message }) => String(message.payload), connection: LOGIN })
+  const { counts } = await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  expect(counts).toMatchObject({ acked: 1, retried: 1 })
+  expect(await database.sql('SELECT last_error FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+    { last_error: expect.stringMatching(/Permissions Violation for Publish to .*: let the login publish there$/) },
+  ])
+  expect(log.of('relay.unavailable')).toEqual([])
+})
+
+test.for([
+  ['a subject of each message', () => 'shop'],
+  ['one subject', 'shop'],
+] as const)(
+  'a login that may not subscribe to its inbox is told so before it publishes, with %s',
+  async ([, subject], { database, sluice, queue, log, skip }) => {
+    const { server, manager } = await startNats(skip, await withoutRightToSubscribe('_INBOX.>'))
+    await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+    await put(sluice, queue, [1])
+    const relayBy = (connection: typeof LOGIN & { readonly inboxPrefix?: string }) =>
+      sluice.relay(queue, { to: nats({ servers: server.url, subject, connection }) })
+    await relayBy(LOGIN).runOnce()
+    expect(log.of('relay.unavailable')).toMatchObject([
+      { error: expect.stringMatching(/^Permissions Violation for Subscription to "_INBOX\.[^"]+": .*inboxPrefix/) },
+    ])
+    expect(await storedIn(manager, 'shop')).toEqual([])
+    await relayBy({ ...LOGIN, inboxPrefix: 'relay' }).runOnce()
+    expect(await payloadsOf(database, queue)).toEqual([])
+  },
+)
 
 test('a message that is too large for the stream or for the server is dead, with the reason', async ({
   database,

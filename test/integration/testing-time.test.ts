@@ -34,6 +34,24 @@ describe('advance', () => {
     expect(seen).toEqual(['first', 'second', 'later'])
   })
 
+  test('names the queue that was meant by one that there is not, and takes one of which nothing is left', async ({
+    database,
+    sluice,
+    queue,
+    pass,
+  }) => {
+    await put(sluice, queue, [1])
+    await expect(advance(sluice, '1m', { queue: `${queue}x` })).rejects.toMatchObject({
+      code: 'QUEUE_UNKNOWN',
+      message: expect.stringMatching(/^advance\.queue: expected a queue that there is, received .*Did you mean "/),
+    })
+    await runDue(sluice.pipeline(queue).handle(() => undefined))
+    await pass('1m')
+    const received = `${queue}.in`
+    await database.sql("SELECT sluice.received($1, 'stripe', 'evt_1')", [received])
+    await advance(sluice, '8d', { queue: received })
+  })
+
   test('brings the next attempt of what has failed, and the end of a snooze, with the keys that they hold', async ({
     sluice,
     queue,

@@ -1,6 +1,7 @@
 import { Agent, createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, onTestFinished } from 'vitest'
+import { BY_NETWORKS } from '../../src/outbound/no-answer.ts'
 import { answering } from '../support/servers/receiver.ts'
 import { SELF_SIGNED } from '../support/servers/self-signed.ts'
 import { messagesOf, sendDue, test } from '../support/webhooks.ts'
@@ -19,7 +20,8 @@ describe('the wall', () => {
     await sendDue(sluice, queue, receiver, { networks: [] })
     const failed = await messagesOf(database, queue)
     expect(failed).toHaveLength(hosts.length)
-    for (const { last_error } of failed) expect(last_error).toContain('expected a public address')
+    for (const { last_error } of failed)
+      expect(last_error).toMatch(/expected a public address, .*with the option networks, as in \['10\.1\.0\.0\/16'\]$/)
     expect(receiver.received).toEqual([])
   })
 
@@ -33,7 +35,7 @@ describe('the wall', () => {
     await sluice.endpoints.set(queue, 'e', { url: `http://localhost:${receiver.port}/` })
     await sluice.sendWebhook(sluice.ownTransaction, queue, { type: 'a', payload: 1 })
     await sendDue(sluice, queue, receiver, { networks: [] })
-    const refused = 'Error: localhost: expected a public address, received one that is not allowed'
+    const refused = `Error: localhost: expected a public address, received one that is not allowed. ${BY_NETWORKS}`
     expect(await messagesOf(database, queue)).toMatchObject([{ last_error: refused }])
     expect(await sluice.endpoints.get(queue, 'e')).toMatchObject({ lastError: refused })
     expect(await sluice.endpoints.test(queue, 'e', { ...receiver.reach, networks: [] })).toMatchObject({
@@ -57,8 +59,8 @@ describe('the wall', () => {
       await sendDue(sluice, queue, receiver, options)
       return (await messagesOf(database, queue)).at(-1)?.last_error
     }
-    expect(await errorWith({ allowHttp: false })).toContain('expected https')
-    expect(await errorWith({ ports: [] })).toContain('expected an allowed port')
+    expect(await errorWith({ allowHttp: false })).toMatch(/expected https, .*allowHttp: true$/)
+    expect(await errorWith({ ports: [] })).toMatch(/expected an allowed port, .*with the option ports, as in \[8443\]$/)
     expect(receiver.received).toEqual([])
   })
 

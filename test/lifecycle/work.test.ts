@@ -1,8 +1,10 @@
 import { once } from 'node:events'
+import { rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect } from 'vitest'
 import { freePort } from '../../server/free-port.ts'
+import { temporaryFolder } from '../../server/temporary-folder.ts'
 import { spawnCli } from '../support/processes/run-cli.ts'
 import { HANDLERS, test } from '../support/processes/work.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
@@ -238,6 +240,27 @@ describe.concurrent('sluice work that cannot run', () => {
     const result = await spawnCli(['work', ...args], { DATABASE_URL: database.url })
     expect(result).toMatchObject({ code, stderr: expect.stringContaining(words) })
   })
+
+  test.for([
+    ['worker.mjs', "import '@nats-io/jetstream'", 'npm install @nats-io/transport-node @nats-io/jetstream'],
+    ['worker.cjs', "require('amqplib')", 'npm install amqplib'],
+  ] as const)(
+    'names the package that is missing, and how to install it: %s',
+    async ([name, text, words], { database }) => {
+      const folder = await temporaryFolder('sluice-work-')
+      try {
+        const module = join(folder, name)
+        await writeFile(module, text)
+        const result = await spawnCli(['work', module], { DATABASE_URL: database.url })
+        expect(result).toMatchObject({
+          code: 2,
+          stderr: expect.stringContaining(`not installed here. Install it: ${words}\n`),
+        })
+      } finally {
+        await rm(folder, { recursive: true })
+      }
+    },
+  )
 
   test('says who cannot listen where a port is taken, with exit code 1', async ({ database }) => {
     const taken = createServer().listen(0, '127.0.0.1')

@@ -85,6 +85,19 @@ describe('a line', () => {
       'error sluice: POST /queues/mail/claims was answered with 503: The database cannot be reached (ECONNREFUSED)',
     ],
     [
+      {
+        kind: 'inbox.unavailable',
+        queue: 'mail',
+        receiver: 'nats',
+        side: 'receiver',
+        cause: 'settings',
+        error: 'consumer billing.ack_policy: expected explicit, received "none"',
+        since: new Date('2030-01-01T00:00:00Z'),
+        retryInMs: 2_000,
+      },
+      'error sluice: mail: inbox: a setting of nats is wrong since 2030-01-01T00:00:00.000Z, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
+    ],
+    [
       FAILED,
       'warn sluice: mail: message 7 (welcome), attempt 2, failed on web-1, again in 2 s: Error: busy (at charge (/app/pay.ts:12:5), at two, at three)',
     ],

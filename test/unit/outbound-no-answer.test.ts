@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, test } from 'vitest'
-import { AddressRefused, noAnswerText } from '../../src/outbound/no-answer.ts'
+import { AddressRefused, BY_NETWORKS, noAnswerText } from '../../src/outbound/no-answer.ts'
 import { resolveOutbound } from '../../src/outbound/options.ts'
 import { Poster } from '../../src/outbound/poster.ts'
 
@@ -26,7 +26,7 @@ test('the text of a failed connection names no address, neither of the receiver 
 test.for([
   [
     new AddressRefused('a.example', '10.0.0.1'),
-    'Error: a.example: expected a public address, received one that is not allowed',
+    `Error: a.example: expected a public address, received one that is not allowed. ${BY_NETWORKS}`,
   ],
   [new Error('no answer within 1000 ms'), 'Error: no answer within 1000 ms'],
   [

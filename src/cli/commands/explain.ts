@@ -3,7 +3,7 @@ import { nearest } from '../../basics/nearest.ts'
 import type { Explanation, Operate } from '../../index.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
-import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
+import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatExplanation } from '../show/explanation.ts'
 import { MESSAGE_ID } from '../which-message.ts'
@@ -54,10 +54,20 @@ function explain(
   dedupeKey: string | undefined,
 ): Promise<Explanation> {
   if (dedupeKey !== undefined) return operate.messages.explain(queue, { dedupeKey })
-  if (id === undefined) return operate.queues.explain(queue)
+  if (id === undefined) return explainQueue(operate, queue)
   const [stream = '', position] = id.split('/')
   if (position === undefined) return operate.messages.explain(queue, id)
   return explainEvent(operate, queue, stream, Number(position))
+}
+
+/** A number is the name of a queue too, and most likely the id of a message whose queue was left out. */
+async function explainQueue(operate: Operate, queue: string): Promise<Explanation> {
+  const explanation = await operate.queues.explain(queue)
+  if (explanation.headline.reason !== 'unknown_queue' || !/^\d{1,18}$/.test(queue)) return explanation
+  const { headline: found } = await operate.messages.explain(queue, queue)
+  const command = found.reason === 'other_queue' ? found.remedy : null
+  note(`If ${queue} is the id of a message, name its queue too: ${command ?? `npx sluice explain <queue> ${queue}`}`)
+  return explanation
 }
 
 /** @throws CommandRefusal naming a group that there is */

@@ -3,6 +3,7 @@ import { pathToFileURL } from 'node:url'
 import { wordsOf } from '../../basics/words-of.ts'
 import { readWorker, type WorkerDefinition } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
+import { missingPackage } from './missing-package.ts'
 
 /**
  * Loads a module of handlers, ESM or CommonJS, relative to the working directory.
@@ -40,6 +41,8 @@ async function importFile(file: string): Promise<unknown> {
       const text = `${file}: expected a module of handlers, received no such file in ${process.cwd()}`
       throw new SluiceError('OPTION_INVALID', text, { cause: error })
     }
+    const missing = missingPackage(file, error)
+    if (missing !== undefined) throw missing
     const remedy = REMEDIES[String(code)]
     // The stack shows the author where in the module it was thrown.
     const words = remedy === undefined && error instanceof Error ? (error.stack ?? wordsOf(error)) : wordsOf(error)

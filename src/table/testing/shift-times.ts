@@ -1,4 +1,4 @@
-import { type Execute, statement } from '../statement.ts'
+import { type Execute, numberOf, only, statement } from '../statement.ts'
 
 const BY = "$1::double precision * interval '1 millisecond'"
 
@@ -12,11 +12,16 @@ function earlier(columns: readonly string[]): string {
 }
 
 function shift(table: string, columns: readonly string[], where = unlocked(table)) {
-  return statement(`shift_${table}`, `UPDATE sluice.${table} t SET ${earlier(columns)} WHERE ${where}`)
+  return counted(`shift_${table}`, `UPDATE sluice.${table} t SET ${earlier(columns)} WHERE ${where}`)
+}
+
+/** An update that returns how many rows it has changed. */
+function counted(name: string, update: string) {
+  return statement(name, `WITH changed AS (${update} RETURNING true) SELECT count(*)::integer AS changed FROM changed`)
 }
 
 /** As for a message that is made due sooner: its slot may have passed it over. */
-const SHIFT_MESSAGES = statement(
+const SHIFT_MESSAGES = counted(
   'shift_message',
   `
 UPDATE sluice.message t
@@ -29,7 +34,7 @@ SET due_at = greatest(t.due_at - ${BY}, '0001-01-01 00:00Z'::timestamptz),
 WHERE ${unlocked('message')}`,
 )
 
-const SHIFT_HOLDS = statement(
+const SHIFT_HOLDS = counted(
   'shift_slot',
   `
 UPDATE sluice.slot t
@@ -38,7 +43,7 @@ SET held = (SELECT pg_catalog.jsonb_object_agg(h.key, pg_catalog.jsonb_build_arr
 WHERE ${unlocked('slot', `($2::text IS NULL OR l.queue = $2::text) AND l.held <> '{}'`)}`,
 )
 
-const SHIFT_CLAIMS = statement(
+const SHIFT_CLAIMS = counted(
   'shift_claim',
   `
 UPDATE sluice.claim t
@@ -48,7 +53,7 @@ WHERE ${unlocked('claim')}`,
 )
 
 /** What falls into the time is due now: earlier it would count as missed. */
-const SHIFT_SCHEDULES = statement(
+const SHIFT_SCHEDULES = counted(
   'shift_schedule',
   `
 UPDATE sluice.schedule t
@@ -56,7 +61,7 @@ SET next_at = date_trunc('milliseconds', greatest(t.next_at - ${BY}, least(t.nex
 WHERE ${unlocked('schedule', '($2::text IS NULL OR l.queue = $2::text) AND l.next_at IS NOT NULL')}`,
 )
 
-const SHIFT_PARTITIONS = statement(
+const SHIFT_PARTITIONS = counted(
   'shift_group_progress',
   `
 UPDATE sluice.group_progress t
@@ -103,9 +108,11 @@ FROM (SELECT DISTINCT m.queue FROM sluice.message m
 
 /**
  * Makes everything in a queue, or in all, older, as if time had passed, and wakes the workers of what is due. For tests: it
- * reads and writes whole tables.
+ * reads and writes whole tables. Returns how many rows have become older.
  */
-export async function shiftTimes(execute: Execute, ms: number, queue: string | null): Promise<void> {
-  for (const one of SHIFTS) await execute(one, [ms, queue])
+export async function shiftTimes(execute: Execute, ms: number, queue: string | null): Promise<number> {
+  let changed = 0
+  for (const one of SHIFTS) changed += numberOf(only(await execute(one, [ms, queue])), 'changed')
   await execute(WAKE, [queue])
+  return changed
 }
