@@ -180,6 +180,14 @@ describe('the documentation', () => {
     for (const { file, code } of shown) expect(code, file).toBe(read(join(ROOT, file)).replace(/^(?:\/\/.*\n)+\n/, ''))
   })
 
+  test('shows no `using`, which the oldest Node that is supported cannot read', () => {
+    const examples = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => ({ path: `examples/${file}`, code: read(join(ROOT, 'examples', file)) }))
+    const programs = [...examples, ...PAGES.filter(({ path }) => path.startsWith('docs/')).flatMap(codeOf)]
+    expect(programs.filter(({ code }) => /^ *(?:await )?using \w+ =/m.test(code)).map(({ path }) => path)).toEqual([])
+  })
+
   test('has programs that compile', async () => {
     mkdirSync(join(ROOT, '.tmp'), { recursive: true })
     const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
