@@ -268,7 +268,7 @@ const TEST_FILE = /^\/\/ (test\/[\w/-]+\.test\.ts)\n/
 const EXAMPLE_FILE = /^\/\/ (examples\/[\w/-]+\.ts)\n/
 
 /** The first line of a program that others import. */
-const NAME = /^\/\/ ([\w-]+\.ts)\n/
+const NAME = /^\/\/ ([\w.-]+\.ts)\n/
 
 /** A whole program as it is; a part of one among the names that it may take for granted, and does not import itself. */
 function program(code: string): string {
