@@ -121,6 +121,13 @@ describe('the documentation', () => {
     expect(steps.reduce((sum, words) => sum + words, readme)).toBeLessThanOrEqual(4_000)
   })
 
+  test.for(['relay', 'inbox'])('has a way that works at the top of the page on %s, in 600 words', (page) => {
+    const [top = '', ...rest] = pageOf(page).split('\n## Options\n')
+    expect(rest).toHaveLength(1)
+    expect(top).toContain('\n## Begin\n')
+    expect(top.trim().split(/\s+/).length).toBeLessThanOrEqual(600)
+  })
+
   test('quotes tests by their names', () => {
     const quotes = PAGES.flatMap(({ path, text }) =>
       [...text.replaceAll(/\s+/g, ' ').matchAll(QUOTE)].map(([, name = '', file = '']) => ({ path, name, file })),
