@@ -12,6 +12,10 @@ const CALLS = [
     "sluice.enqueue(own, 'emails', ada)",
     '(method) enqueue<"emails", undefined>(tx: OpenTransaction, queue: "emails", payload: { to: string; }, options?: EnqueueOptions | undefined): Promise<string>',
   ],
+  [
+    "sluice.enqueueMany(own, 'emails', [{ payload: ada }])",
+    '(method) enqueueMany<"emails", undefined>(tx: OpenTransaction, queue: "emails", messages: ',
+  ],
   ["sluice.pipeline('emails')", '(method) pipeline<"emails", undefined, undefined>(name: "emails", '],
   [
     "sluice.pipeline('emails', { mode: 'leased' }).handle(() => undefined)",
