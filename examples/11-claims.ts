@@ -16,17 +16,21 @@ await sluice.enqueueMany(
 
 /** One run of the job: at most three letters. */
 async function job(run: number): Promise<void> {
-  await using claim = await sluice.claim('example.letters', { limit: 3, lease: '1m' })
+  const claim = await sluice.claim('example.letters', { limit: 3, lease: '1m' })
   if (claim === undefined) {
     console.log(`run ${run}: nothing to do`)
     return
   }
-  for (const message of claim.messages) {
-    const { to } = message.payload as { to: string }
-    if (to === 'nobody') await claim.settle(message, deadLetter('not an address'))
-    else if (to.startsWith('busy') && message.attempt === 1) await claim.settle(message, retryLater({ after: 0 }))
-    else await claim.settle(message)
-    console.log(`run ${run}: ${to}, attempt ${message.attempt}`)
+  try {
+    for (const message of claim.messages) {
+      const { to } = message.payload as { to: string }
+      if (to === 'nobody') await claim.settle(message, deadLetter('not an address'))
+      else if (to.startsWith('busy') && message.attempt === 1) await claim.settle(message, retryLater({ after: 0 }))
+      else await claim.settle(message)
+      console.log(`run ${run}: ${to}, attempt ${message.attempt}`)
+    }
+  } finally {
+    await claim.release() // What is not settled.
   }
 }
 

@@ -7,7 +7,7 @@ import pg from 'pg'
 import { createSluice } from 'sluice'
 
 const connection = process.env.DATABASE_URL ?? ''
-await using sluice = createSluice({ connection })
+const sluice = createSluice({ connection })
 await sluice.migrate()
 const pool = new pg.Pool({ connectionString: connection })
 await pool.query('CREATE TABLE IF NOT EXISTS example_member (name text NOT NULL)')
@@ -22,3 +22,4 @@ const [code] = (await once(child, 'exit')) as [number | null]
 const { rows } = await pool.query<{ count: string }>('SELECT count(*) FROM example_member')
 console.log(`exit code ${code}, ${rows[0]?.count} members`)
 await pool.end()
+await sluice.stop()

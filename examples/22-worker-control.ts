@@ -3,7 +3,7 @@
 
 import { createSluice } from 'sluice'
 
-await using sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: false })
+const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', log: false })
 await sluice.migrate()
 const QUEUE = 'example.charges'
 let bankIsDown = true
@@ -52,3 +52,4 @@ await isDone.promise
 await running.drain()
 const { acked, retried } = running.statistics()
 console.log(`${acked} charged, ${retried} retried, ${running.concurrency} at a time`)
+await sluice.stop()

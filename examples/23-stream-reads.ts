@@ -9,7 +9,7 @@ interface Reading {
   readonly celsius: number | null
 }
 
-await using sluice = createSluice({
+const sluice = createSluice({
   connection: process.env.DATABASE_URL ?? '',
   log: false,
   streams: { 'example.readings': queueOf<Reading>() },
@@ -62,3 +62,4 @@ const sensors = sluice.streams.read(STREAM, { from }).pipe(
   toArray(),
 )
 console.log((await lastValueFrom(sensors)).join(', '))
+await sluice.stop()

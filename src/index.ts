@@ -6,7 +6,7 @@ export { defineWorker, type WorkerDefinition, type WorkerQueues } from './define
 // Enqueue and append
 export type { EventToAppend } from './enqueue/append.ts'
 export type { AppendOptions } from './enqueue/append-options.ts'
-export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
+export type { DedupedMessage, MessagesWith, MessageToEnqueue } from './enqueue/enqueue.ts'
 export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
 export type { ReceivedOptions } from './enqueue/received.ts'
 export type { WebhookEvent } from './enqueue/send-webhook.ts'

@@ -8,12 +8,16 @@ const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 export async function handler(leftMs: () => number): Promise<number> {
   let settled = 0
   while (leftMs() > 15_000) {
-    await using claim = await sluice.claim('example.thumbnails', { limit: 10, lease: '1m' })
+    const claim = await sluice.claim('example.thumbnails', { limit: 10, lease: '1m' })
     if (claim === undefined) break
-    for (const message of claim.messages) {
-      if (leftMs() < 10_000) return settled // The end of the block releases the rest of the claim, without an attempt.
-      await claim.settle(message, await outcomeOf(message))
-      settled += 1
+    try {
+      for (const message of claim.messages) {
+        if (leftMs() < 10_000) return settled
+        await claim.settle(message, await outcomeOf(message))
+        settled += 1
+      }
+    } finally {
+      await claim.release() // The rest of the claim, without an attempt.
     }
   }
   return settled

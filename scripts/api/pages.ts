@@ -39,7 +39,7 @@ export const PAGES: readonly ApiPage[] = [
       {
         heading: 'Their types',
         names: `
-          EnqueueOptions Dedupe OnDuplicate DedupedOptions EnqueueResult Enqueued MessageToEnqueue DedupedMessage
+          EnqueueOptions Dedupe OnDuplicate DedupedOptions EnqueueResult Enqueued MessageToEnqueue DedupedMessage MessagesWith
           OpenTransaction Headers Json
         `,
       },

@@ -128,7 +128,8 @@ function bodyOfMethod(method: Method): Node | undefined {
 }
 
 function describedMethod(method: Method): readonly string[] {
-  return described(commentOf(method), signatureOf(method, bodyOfMethod(method)))
+  // A member is indented by two columns, but for its first line.
+  return described(commentOf(method), signatureOf(method, bodyOfMethod(method)).replaceAll(/^ {2}/gm, ''))
 }
 
 function described(comment: Comment, code: string): readonly string[] {
@@ -159,7 +160,7 @@ function parametersOf({ tags }: Comment): string {
 
 /** Without the compiled examples of the other pages: parts of signatures are no programs. */
 function fenced(code: string): string {
-  return `\`\`\`typescript\n${code.replace(/^(?:export )?(?:async )?(?=\w)/, '').replaceAll(/^ {2}(?=[ )])/gm, '')}\n\`\`\``
+  return `\`\`\`typescript\n${code.replace(/^(?:export )?(?:async )?(?=\w)/, '')}\n\`\`\``
 }
 
 function signatureOf(declaration: Node, body: Node | undefined): string {

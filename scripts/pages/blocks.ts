@@ -1,7 +1,7 @@
 /** The files that a page tells its reader to save: blocks of code whose first line is a comment with a name. */
 export function filesOf(page: string): ReadonlyMap<string, string> {
   const named = blocksOf(page).flatMap(({ text }) => {
-    const [, name] = /^\/\/ ([\w-]+\.\w+)\n/.exec(text) ?? []
+    const [, name] = /^\/\/ ([\w.-]+\.\w+)\n/.exec(text) ?? []
     return name === undefined ? [] : [[name, text] as const]
   })
   return new Map(named)

@@ -1,5 +1,5 @@
 import { SluiceError } from '../errors.ts'
-import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
+import type { Dedupe, DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { type KnownNames, refuseStream } from '../streams.ts'
@@ -36,6 +36,19 @@ export interface DedupedMessage<Payload = unknown> extends DedupedOptions {
   /** What the handler gets: a value that JSON can hold. */
   readonly payload: Payload
 }
+
+/**
+ * The messages of {@link enqueueMany}, whose dedupe keys are of the type `Key`, as in {@link OptionsWith}. `map` keeps literal
+ * types only by the second part, in which nothing is inferred.
+ */
+export type MessagesWith<Payload, Key extends Dedupe | undefined> = readonly MessageWith<Payload, Key>[] &
+  readonly (MessageToEnqueue<Payload> | DedupedMessage<Payload>)[]
+
+type MessageWith<Payload, Key extends Dedupe | undefined> = [Key] extends [never]
+  ? { readonly dedupe: Key }
+  : Key extends Dedupe
+    ? DedupedMessage<Payload>
+    : MessageToEnqueue<Payload>
 
 /**
  * Enqueues one message in the caller's transaction and returns its id; with a dedupe key, what became of it. All input is

@@ -75,13 +75,7 @@ export interface AuditOptions<Name extends string = string> {
 }
 
 /** `sluice.operate.audit`: who did what. */
-export class Audit<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.#operations = operations
-  }
-
+export type Audit<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Reads a page of what operators and administrators have done, the latest first: by the command line, by
    * `sluice.operate` and by SQL.
@@ -90,12 +84,7 @@ export class Audit<Definitions extends QueueDefinitions | undefined = undefined>
    *
    * @example const { actions } = await sluice.operate.audit.list({ queue: 'orders', action: 'dead.redrive' })
    */
-  async list(options: AuditOptions<QueueName<Definitions>> = {}): Promise<AuditPage> {
-    const readers = { queue: this.#operations.queueOrNull, ...FILTER }
-    const search = readFields('audit.list', options, readers, "As in audit.list({ queue: 'emails' })")
-    const read = (execute: Execute) => readAudit(execute, search, search)
-    return search.id === null ? this.#operations.read(read) : this.#operations.count(read)
-  }
+  list(options?: AuditOptions<QueueName<Definitions>>): Promise<AuditPage>
 
   /**
    * Sets how long actions are kept; maintenance removes them after that. At first it is 90 days.
@@ -105,12 +94,32 @@ export class Audit<Definitions extends QueueDefinitions | undefined = undefined>
    *
    * @example await sluice.operate.audit.keep('365d')
    */
+  keep(keep: Duration): Promise<void>
+
+  /** For how many milliseconds actions are kept. @throws SluiceError as {@link Operate} */
+  kept(): Promise<number>
+}
+
+/** Answers the calls of {@link Audit}. */
+export class AuditInDatabase implements Audit {
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.#operations = operations
+  }
+
+  async list(options: AuditOptions = {}): Promise<AuditPage> {
+    const readers = { queue: this.#operations.queueOrNull, ...FILTER }
+    const search = readFields('audit.list', options, readers, "As in audit.list({ queue: 'emails' })")
+    const read = (execute: Execute) => readAudit(execute, search, search)
+    return search.id === null ? this.#operations.read(read) : this.#operations.count(read)
+  }
+
   async keep(keep: Duration): Promise<void> {
     const keepMs = toMsWithin('audit.keep', keep, '1d')
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
   }
 
-  /** For how many milliseconds actions are kept. @throws SluiceError as {@link Operate} */
   async kept(): Promise<number> {
     return this.#operations.read(readAuditKeep)
   }

@@ -8,15 +8,7 @@ import type { Operations } from './operations.ts'
 import { limit, readFields } from './options.ts'
 
 /** `sluice.operate.claims`: claims by their ids, without a {@link Claim} object. */
-export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-  readonly #store: ClaimStore
-
-  constructor(operations: Operations, store: ClaimStore) {
-    this.#operations = operations
-    this.#store = store
-  }
-
+export type Claims<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Lists the claims that have not expired, by queue and id.
    *
@@ -24,22 +16,14 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
    * @param options.limit 1 to 10,000. @default 100
    * @throws SluiceError as {@link Operate}
    */
-  async list(
-    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
-  ): Promise<readonly ClaimStatus[]> {
-    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
-    const page = readFields('claims.list', options, readers, "As in claims.list({ queue: 'emails' })")
-    return this.#operations.count((execute) => readClaims(execute, page.queue, page.limit))
-  }
+  list(options?: { readonly queue?: QueueName<Definitions>; readonly limit?: number }): Promise<readonly ClaimStatus[]>
 
   /**
    * Reads a claim with its messages that are not settled yet.
    *
    * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link Operate}
    */
-  async get<Name extends QueueName<Definitions>>(queue: Name, id: string): Promise<Claim<OutputOf<Definitions, Name>>> {
-    return (await this.#store.get(queue, id)) as Claim<OutputOf<Definitions, Name>>
-  }
+  get<Name extends QueueName<Definitions>>(queue: Name, id: string): Promise<Claim<OutputOf<Definitions, Name>>>
 
   /**
    * Makes a claim last for `lease` from now, and its messages live until `grace` after that. Both default to their last
@@ -48,9 +32,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
    * @returns when it ends.
    * @throws SluiceError as {@link get}
    */
-  async renew(queue: QueueName<Definitions>, id: string, lease?: Duration, grace?: Duration): Promise<Date> {
-    return this.#store.renew(queue, id, lease, grace)
-  }
+  renew(queue: QueueName<Definitions>, id: string, lease?: Duration, grace?: Duration): Promise<Date>
 
   /**
    * Releases the messages of a claim in their old order, without counting an attempt. It ignores a claim that is unknown
@@ -59,9 +41,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
    * @returns how many messages.
    * @throws SluiceError as {@link Operate}
    */
-  async release(queue: QueueName<Definitions>, id: string): Promise<number> {
-    return this.#store.release(queue, id)
-  }
+  release(queue: QueueName<Definitions>, id: string): Promise<number>
 
   /**
    * Settles messages of a claim, all with the same outcome; `ack()` if none is given.
@@ -71,8 +51,44 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example await sluice.operate.claims.settle('emails', claimId, ['4711'], retryLater())
    */
-  async settle(
+  settle(
     queue: QueueName<Definitions>,
+    id: string,
+    which: Message | string | readonly (Message | string)[],
+    outcome?: Outcome,
+  ): Promise<ClaimSettlement>
+}
+
+/** Answers the calls of {@link Claims}. */
+export class ClaimsInDatabase implements Claims {
+  readonly #operations: Operations
+  readonly #store: ClaimStore
+
+  constructor(operations: Operations, store: ClaimStore) {
+    this.#operations = operations
+    this.#store = store
+  }
+
+  async list(options: { readonly queue?: string; readonly limit?: number } = {}): Promise<readonly ClaimStatus[]> {
+    const readers = { queue: this.#operations.queueOrNull, limit: limit(100) }
+    const page = readFields('claims.list', options, readers, "As in claims.list({ queue: 'emails' })")
+    return this.#operations.count((execute) => readClaims(execute, page.queue, page.limit))
+  }
+
+  async get<Name extends string>(queue: Name, id: string): Promise<Claim<OutputOf<undefined, Name>>> {
+    return (await this.#store.get(queue, id)) as Claim<OutputOf<undefined, Name>>
+  }
+
+  async renew(queue: string, id: string, lease?: Duration, grace?: Duration): Promise<Date> {
+    return this.#store.renew(queue, id, lease, grace)
+  }
+
+  async release(queue: string, id: string): Promise<number> {
+    return this.#store.release(queue, id)
+  }
+
+  async settle(
+    queue: string,
     id: string,
     which: Message | string | readonly (Message | string)[],
     outcome?: Outcome,

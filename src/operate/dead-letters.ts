@@ -58,13 +58,7 @@ export interface DeadLetterChangeOptions {
 }
 
 /** `sluice.operate.deadLetters` */
-export class DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.#operations = operations
-  }
-
+export type DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Reads a page of dead letters, the latest first.
    *
@@ -72,33 +66,17 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
-  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
-    const search = this.#search('deadLetters.list', options)
-    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
-    return { deadLetters, next: next && `${next.us}.${next.id}` }
-  }
+  list(options?: DeadLettersOptions<QueueName<Definitions>>): Promise<DeadLetterPage>
 
   /**
    * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
    *
    * @throws SluiceError as {@link Operate}
    */
-  async listWithoutPayloads(
-    options: DeadLettersOptions<QueueName<Definitions>> = {},
-  ): Promise<DeadLetterPage<ListedDeadLetter>> {
-    const search = this.#search('deadLetters.listWithoutPayloads', options)
-    const { deadLetters, next } = await this.#operations.read((execute) =>
-      listDeadLettersWithoutPayloads(execute, search, search),
-    )
-    return { deadLetters, next: next && `${next.us}.${next.id}` }
-  }
+  listWithoutPayloads(options?: DeadLettersOptions<QueueName<Definitions>>): Promise<DeadLetterPage<ListedDeadLetter>>
 
   /** One dead letter; undefined if there is none. @throws SluiceError as {@link Operate} */
-  async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
-    const name = this.#operations.queue(queue)
-    checkId(id, 'id')
-    return this.#operations.read((execute) => readDeadLetter(execute, name, id))
-  }
+  get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined>
 
   /**
    * Counts the dead letters that match, and the largest groups with the same queue, type, reason and error. The counts
@@ -106,11 +84,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @throws SluiceError as {@link Operate}
    */
-  async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
-    const what = 'deadLetters.summarise'
-    const match = readFields(what, filter, this.#filter, `As in ${what}({ queue: 'emails' })`)
-    return this.#operations.count((execute) => summariseDeadLetters(execute, match))
-  }
+  summarise(filter?: DeadLetterFilter<QueueName<Definitions>>): Promise<DeadLetterSummary>
 
   /**
    * Puts dead letters back into their queues: due now, with the same ids, their attempts counted from zero.
@@ -120,13 +94,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', error: 'ECONNREFUSED' })
    */
-  async redrive(
-    choice: DeadLetterChoice<QueueName<Definitions>>,
-    options: DeadLetterChangeOptions = {},
-  ): Promise<number> {
-    const match = this.#choice(choice, options, 'deadLetters.redrive')
-    return this.#operations.change((execute) => redriveDeadLetters(execute, match), options.tx)
-  }
+  redrive(choice: DeadLetterChoice<QueueName<Definitions>>, options?: DeadLetterChangeOptions): Promise<number>
 
   /**
    * Deletes dead letters for good.
@@ -136,10 +104,49 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @example await sluice.operate.deadLetters.delete({ allQueues: true, diedBefore: new Date('2026-01-01') })
    */
-  async delete(
-    choice: DeadLetterChoice<QueueName<Definitions>>,
-    options: DeadLetterChangeOptions = {},
-  ): Promise<number> {
+  delete(choice: DeadLetterChoice<QueueName<Definitions>>, options?: DeadLetterChangeOptions): Promise<number>
+}
+
+/** Answers the calls of {@link DeadLetters}. */
+export class DeadLettersInDatabase implements DeadLetters {
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.#operations = operations
+  }
+
+  async list(options: DeadLettersOptions = {}): Promise<DeadLetterPage> {
+    const search = this.#search('deadLetters.list', options)
+    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, search, search))
+    return { deadLetters, next: next && `${next.us}.${next.id}` }
+  }
+
+  async listWithoutPayloads(options: DeadLettersOptions = {}): Promise<DeadLetterPage<ListedDeadLetter>> {
+    const search = this.#search('deadLetters.listWithoutPayloads', options)
+    const { deadLetters, next } = await this.#operations.read((execute) =>
+      listDeadLettersWithoutPayloads(execute, search, search),
+    )
+    return { deadLetters, next: next && `${next.us}.${next.id}` }
+  }
+
+  async get(queue: string, id: string): Promise<DeadLetter | undefined> {
+    const name = this.#operations.queue(queue)
+    checkId(id, 'id')
+    return this.#operations.read((execute) => readDeadLetter(execute, name, id))
+  }
+
+  async summarise(filter: DeadLetterFilter = {}): Promise<DeadLetterSummary> {
+    const what = 'deadLetters.summarise'
+    const match = readFields(what, filter, this.#filter, `As in ${what}({ queue: 'emails' })`)
+    return this.#operations.count((execute) => summariseDeadLetters(execute, match))
+  }
+
+  async redrive(choice: DeadLetterChoice, options: DeadLetterChangeOptions = {}): Promise<number> {
+    const match = this.#choice(choice, options, 'deadLetters.redrive')
+    return this.#operations.change((execute) => redriveDeadLetters(execute, match), options.tx)
+  }
+
+  async delete(choice: DeadLetterChoice, options: DeadLetterChangeOptions = {}): Promise<number> {
     const match = this.#choice(choice, options, 'deadLetters.delete')
     return this.#operations.administer((execute) => deleteDeadLetters(execute, match), options.tx)
   }

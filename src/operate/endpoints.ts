@@ -50,15 +50,7 @@ export interface EndpointRotateOptions extends EndpointChangeOptions {
 }
 
 /** `sluice.endpoints`, and `sluice.operate.endpoints`: who gets the webhooks of a queue. */
-export class Endpoints<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #alphabet: Alphabet
-  readonly #operations: Operations
-
-  constructor(alphabet: Alphabet, operations: Operations) {
-    this.#alphabet = alphabet
-    this.#operations = operations
-  }
-
+export type Endpoints<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Makes an endpoint, or changes it to what is given. The first endpoint of a queue limits its tenants to 5 messages in
    * flight, unless they have a limit: so endpoints get their turns, and none more than 5 requests at a time.
@@ -69,8 +61,98 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
    * @example
    * const { secret } = await sluice.endpoints.set('webhooks', 'acme-crm', { url: 'https://acme.example/hooks', owner: 'acme' })
    */
-  async set(
+  set(
     queue: QueueName<Definitions>,
+    name: string,
+    endpoint: EndpointDefinition,
+    options?: EndpointChangeOptions,
+  ): Promise<DefinedEndpoint>
+
+  /**
+   * Lists the endpoints of a queue by name, without secrets.
+   *
+   * @param options.owner only those of this owner.
+   * @param options.state only those in this state.
+   * @param options.limit 1 to 10,000. @default 1000
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { length } = await sluice.endpoints.list('webhooks', { state: 'disabled' })
+   */
+  list(
+    queue: QueueName<Definitions>,
+    options?: {
+      readonly owner?: string | undefined
+      readonly state?: EndpointState | undefined
+      readonly limit?: number | undefined
+    },
+  ): Promise<readonly EndpointStatus[]>
+
+  /** One endpoint, without its secrets; undefined if there is none. @throws SluiceError as {@link Operate} */
+  get(queue: QueueName<Definitions>, name: string): Promise<EndpointStatus | undefined>
+
+  /**
+   * Disables an endpoint: its messages wait, and it gets no new ones, until {@link enable}.
+   *
+   * @param options.reason why, for others to see.
+   * @returns false if it is disabled already.
+   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
+   */
+  disable(
+    queue: QueueName<Definitions>,
+    name: string,
+    options?: EndpointChangeOptions & { readonly reason?: string | undefined },
+  ): Promise<boolean>
+
+  /**
+   * Enables an endpoint, and forgets its failures and its `Retry-After`: its messages go on, and it has the whole time until it is
+   * disabled again.
+   *
+   * @returns false if it is enabled already, and waits for no `Retry-After`.
+   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
+   */
+  enable(queue: QueueName<Definitions>, name: string, options?: EndpointChangeOptions): Promise<boolean>
+
+  /**
+   * Gives an endpoint a new secret, and returns it. For `keep` its requests are signed by the old one as well.
+   *
+   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
+   *
+   * @example const secret = await sluice.endpoints.rotate('webhooks', 'acme-crm', { keep: '7d' })
+   */
+  rotate(queue: QueueName<Definitions>, name: string, options?: EndpointRotateOptions): Promise<string>
+
+  /**
+   * Deletes an endpoint. Messages that wait for it become dead letters.
+   *
+   * @returns false if there is none.
+   * @throws SluiceError as {@link Operate}
+   */
+  delete(queue: QueueName<Definitions>, name: string, options?: EndpointChangeOptions): Promise<boolean>
+
+  /**
+   * Sends a signed event of the type `webhook.test` to an endpoint now, whatever its state is, and returns its answer. It is not
+   * counted, and not tried again.
+   *
+   * @param options how it is sent: give the same as to `sluice.webhooks`
+   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
+   *
+   * @example const { delivered, status, durationMs } = await sluice.endpoints.test('webhooks', 'acme-crm')
+   */
+  test(queue: QueueName<Definitions>, name: string, options?: OutboundOptions): Promise<EndpointTest>
+}
+
+/** Answers the calls of {@link Endpoints}. */
+export class EndpointsInDatabase implements Endpoints {
+  readonly #alphabet: Alphabet
+  readonly #operations: Operations
+
+  constructor(alphabet: Alphabet, operations: Operations) {
+    this.#alphabet = alphabet
+    this.#operations = operations
+  }
+
+  async set(
+    queue: string,
     name: string,
     endpoint: EndpointDefinition,
     options: EndpointChangeOptions = {},
@@ -86,18 +168,8 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     return secret === null ? { outcome } : { outcome, secret }
   }
 
-  /**
-   * Lists the endpoints of a queue by name, without secrets.
-   *
-   * @param options.owner only those of this owner.
-   * @param options.state only those in this state.
-   * @param options.limit 1 to 10,000. @default 1000
-   * @throws SluiceError as {@link Operate}
-   *
-   * @example const { length } = await sluice.endpoints.list('webhooks', { state: 'disabled' })
-   */
   async list(
-    queue: QueueName<Definitions>,
+    queue: string,
     options: {
       readonly owner?: string | undefined
       readonly state?: EndpointState | undefined
@@ -110,8 +182,7 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     return this.#operations.count((execute) => readEndpoints(execute, { ...match, queue: of, name: null }))
   }
 
-  /** One endpoint, without its secrets; undefined if there is none. @throws SluiceError as {@link Operate} */
-  async get(queue: QueueName<Definitions>, name: string): Promise<EndpointStatus | undefined> {
+  async get(queue: string, name: string): Promise<EndpointStatus | undefined> {
     const match = { queue: this.#operations.queue(queue), name: checkEndpointName(name) }
     const [found] = await this.#operations.count((execute) =>
       readEndpoints(execute, { ...match, owner: null, state: null, limit: 1 }),
@@ -119,15 +190,8 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     return found
   }
 
-  /**
-   * Disables an endpoint: its messages wait, and it gets no new ones, until {@link enable}.
-   *
-   * @param options.reason why, for others to see.
-   * @returns false if it is disabled already.
-   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
-   */
   async disable(
-    queue: QueueName<Definitions>,
+    queue: string,
     name: string,
     options: EndpointChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
@@ -141,26 +205,12 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     return this.#change(queue, name, options, (...which) => disableEndpoint(...which, reason), 'change')
   }
 
-  /**
-   * Enables an endpoint, and forgets its failures and its `Retry-After`: its messages go on, and it has the whole time until it is
-   * disabled again.
-   *
-   * @returns false if it is enabled already, and waits for no `Retry-After`.
-   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
-   */
-  async enable(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
+  async enable(queue: string, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
     checkKeys('endpoints.enable', options, ['tx'], 'As in endpoints.enable(queue, name, { tx })')
     return this.#change(queue, name, options, enableEndpoint, 'change')
   }
 
-  /**
-   * Gives an endpoint a new secret, and returns it. For `keep` its requests are signed by the old one as well.
-   *
-   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
-   *
-   * @example const secret = await sluice.endpoints.rotate('webhooks', 'acme-crm', { keep: '7d' })
-   */
-  async rotate(queue: QueueName<Definitions>, name: string, options: EndpointRotateOptions = {}): Promise<string> {
+  async rotate(queue: string, name: string, options: EndpointRotateOptions = {}): Promise<string> {
     checkKeys(
       'endpoints.rotate',
       options,
@@ -172,27 +222,12 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
     return this.#change(queue, name, options, (...which) => rotateSecret(...which, keepMs, secret), 'administer')
   }
 
-  /**
-   * Deletes an endpoint. Messages that wait for it become dead letters.
-   *
-   * @returns false if there is none.
-   * @throws SluiceError as {@link Operate}
-   */
-  async delete(queue: QueueName<Definitions>, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
+  async delete(queue: string, name: string, options: EndpointChangeOptions = {}): Promise<boolean> {
     checkKeys('endpoints.delete', options, ['tx'], 'As in endpoints.delete(queue, name, { tx })')
     return this.#change(queue, name, options, deleteEndpoint, 'administer')
   }
 
-  /**
-   * Sends a signed event of the type `webhook.test` to an endpoint now, whatever its state is, and returns its answer. It is not
-   * counted, and not tried again.
-   *
-   * @param options how it is sent: give the same as to `sluice.webhooks`
-   * @throws SluiceError ENDPOINT_UNKNOWN, and as {@link Operate}
-   *
-   * @example const { delivered, status, durationMs } = await sluice.endpoints.test('webhooks', 'acme-crm')
-   */
-  async test(queue: QueueName<Definitions>, name: string, options: OutboundOptions = {}): Promise<EndpointTest> {
+  async test(queue: string, name: string, options: OutboundOptions = {}): Promise<EndpointTest> {
     checkKeys('endpoints.test', options, OUTBOUND_OPTIONS, 'As in endpoints.test(queue, name, { timeout: 5_000 })')
     const plan = resolveOutbound('endpoints.test', options)
     const [of, checked] = [this.#operations.queue(queue), checkEndpointName(name)]
@@ -203,7 +238,7 @@ export class Endpoints<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   async #change<T>(
-    queue: QueueName<Definitions>,
+    queue: string,
     name: string,
     { tx }: EndpointChangeOptions,
     work: (execute: Execute, queue: string, name: string) => Promise<T>,

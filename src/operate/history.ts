@@ -30,13 +30,7 @@ export interface HistoryOptions<Name extends string = string> {
 }
 
 /** `sluice.operate.history` */
-export class History<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.#operations = operations
-  }
-
+export type History<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Reads a page of the messages of a queue that have succeeded, the latest first. Empty unless the queue keeps its
    * history. With a filter other than the times it looks at no more than 10,000 messages, so the page can have fewer
@@ -46,14 +40,27 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
    *
    * @example const { messages, next } = await sluice.operate.history.list({ queue: 'orders', type: 'order.paid' })
    */
-  async list(options: HistoryOptions<QueueName<Definitions>>): Promise<HistoryPage> {
+  list(options: HistoryOptions<QueueName<Definitions>>): Promise<HistoryPage>
+
+  /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link Operate} */
+  get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined>
+}
+
+/** Answers the calls of {@link History}. */
+export class HistoryInDatabase implements History {
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.#operations = operations
+  }
+
+  async list(options: HistoryOptions): Promise<HistoryPage> {
     const readers = { queue: this.#operations.queue, ...FILTER }
     const search = readFields('history.list', options, readers, "As in history.list({ queue: 'emails' })")
     return this.#operations.read((execute) => readHistory(execute, search, search))
   }
 
-  /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link Operate} */
-  async get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined> {
+  async get(queue: string, id: string): Promise<CompletedMessage | undefined> {
     const name = this.#operations.queue(queue)
     checkId(id, 'id')
     return this.#operations.read((execute) => readCompleted(execute, name, id))

@@ -35,15 +35,7 @@ import { limit, readFields } from './options.ts'
 import { readWhich, type WhichMessage } from './which-message.ts'
 
 /** `sluice.operate.messages`: messages that are not dead. */
-export class Messages<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #rules: MessageRules
-  readonly #operations: Operations
-
-  constructor(rules: MessageRules, operations: Operations) {
-    this.#rules = rules
-    this.#operations = operations
-  }
-
+export type Messages<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Reads a page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000
    * messages, so the page can have fewer messages than `limit`, or none, and still have a `next`.
@@ -52,27 +44,17 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    *
    * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
    */
-  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
-    const search = this.#search('messages.list', options)
-    return this.#operations.read((execute) => listMessages(execute, search, search))
-  }
+  list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage>
 
   /**
    * The same as {@link list} without payloads and headers: a page of large messages costs no more than one of small ones.
    *
    * @throws SluiceError as {@link Operate}
    */
-  async listWithoutPayloads(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>> {
-    const search = this.#search('messages.listWithoutPayloads', options)
-    return this.#operations.read((execute) => listMessagesWithoutPayloads(execute, search, search))
-  }
+  listWithoutPayloads(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage<ListedMessage>>
 
   /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
-  async get(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
-    const name = this.#operations.queue(queue)
-    checkId(id, 'id')
-    return this.#operations.read((execute) => readMessageStatus(execute, name, id))
-  }
+  get(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined>
 
   /**
    * The state of one message, by its id or its dedupe key, also after it has gone. With a dedupe key: the message that
@@ -83,11 +65,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    *
    * @example const { state } = await sluice.operate.messages.status('reports', { dedupeKey: 'report 2030-01' })
    */
-  async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
-    const name = this.#operations.queue(queue)
-    const message = readWhich('messages.status', which)
-    return this.#operations.read((execute) => readKnownMessage(execute, name, message))
-  }
+  status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage>
 
   /**
    * Explains why a message is not running, by its id or its dedupe key: the main reason and the others, each with the
@@ -101,11 +79,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * const { headline } = await sluice.operate.messages.explain('emails', '4711')
    * console.log(headline.explanation, headline.remedy)
    */
-  async explain(queue: QueueName<Definitions>, which: WhichMessage): Promise<Explanation> {
-    const name = this.#operations.queue(queue)
-    const message = readWhich('messages.explain', which)
-    return this.#operations.read((execute) => explainMessage(execute, name, message))
-  }
+  explain(queue: QueueName<Definitions>, which: WhichMessage): Promise<Explanation>
 
   /**
    * Reads the next messages of a queue by due time, without claiming them. Priorities and keys may
@@ -114,15 +88,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @param options.limit 1 to 10,000. @default 10
    * @throws SluiceError as {@link Operate}
    */
-  async peek(
-    queue: QueueName<Definitions>,
-    options: { readonly limit?: number } = {},
-  ): Promise<readonly MessageStatus[]> {
-    const name = this.#operations.queue(queue)
-    const remedy = "As in messages.peek('emails', { limit: 5 })"
-    const { limit: most } = readFields('messages.peek', options, { limit: limit(10) }, remedy)
-    return this.#operations.read((execute) => peekMessages(execute, name, most))
-  }
+  peek(queue: QueueName<Definitions>, options?: { readonly limit?: number }): Promise<readonly MessageStatus[]>
 
   /**
    * Cancels a message, without waiting for its handler, and returns the state in which it was. A waiting message is
@@ -136,14 +102,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    *
    * @example const { result, state } = await sluice.operate.messages.cancel('emails', '4711')
    */
-  async cancel(
-    queue: QueueName<Definitions>,
-    which: WhichMessage,
-    options: MessageChangeOptions = {},
-  ): Promise<CancelAnswer> {
-    const [name, message] = this.#address('messages.cancel', queue, which, options)
-    return this.#operations.change((execute) => cancelMessage(execute, name, message), options.tx)
-  }
+  cancel(queue: QueueName<Definitions>, which: WhichMessage, options?: MessageChangeOptions): Promise<CancelAnswer>
 
   /**
    * Edits a waiting message: its payload, headers, priority, type, limit of attempts, time to live. What is left out
@@ -154,16 +113,12 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    *
    * @example await sluice.operate.messages.change('emails', '4711', { priority: 0 })
    */
-  async change<Name extends QueueName<Definitions>>(
+  change<Name extends QueueName<Definitions>>(
     queue: Name,
     which: WhichMessage,
     changes: MessageChanges<InputOf<Definitions, Name>>,
-    options: MessageChangeOptions = {},
-  ): Promise<ChangeAnswer> {
-    const [name, message] = this.#address('messages.change', queue, which, options)
-    const change = await readChanges(this.#rules, name, changes)
-    return this.#operations.administer((execute) => changeMessage(execute, name, message, change), options.tx)
-  }
+    options?: MessageChangeOptions,
+  ): Promise<ChangeAnswer>
 
   /**
    * Reschedules a waiting message: to a delay from now, or to an instant. A message that waits for its retry holds
@@ -174,16 +129,12 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    *
    * @example await sluice.operate.messages.reschedule('emails', '4711', { delay: '1h' })
    */
-  async reschedule(
+  reschedule(
     queue: QueueName<Definitions>,
     which: WhichMessage,
     to: NewDueTime,
-    options: MessageChangeOptions = {},
-  ): Promise<ChangeAnswer> {
-    const [name, message] = this.#address('messages.reschedule', queue, which, options)
-    const dueTime = dueTimeOf(to)
-    return this.#patiently((execute) => rescheduleMessage(execute, name, message, dueTime), options)
-  }
+    options?: MessageChangeOptions,
+  ): Promise<ChangeAnswer>
 
   /**
    * Makes a waiting message due now, including one that waits for a retry.
@@ -191,14 +142,7 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * @param which as in {@link change}.
    * @throws SluiceError as {@link cancel}
    */
-  async runNow(
-    queue: QueueName<Definitions>,
-    which: WhichMessage,
-    options: MessageChangeOptions = {},
-  ): Promise<ChangeAnswer> {
-    const [name, message] = this.#address('messages.runNow', queue, which, options)
-    return this.#patiently((execute) => runMessageNow(execute, name, message), options)
-  }
+  runNow(queue: QueueName<Definitions>, which: WhichMessage, options?: MessageChangeOptions): Promise<ChangeAnswer>
 
   /**
    * Frees a dedupe key that is kept after its message has gone: for the time `for` after success, or by
@@ -211,11 +155,87 @@ export class Messages<Definitions extends QueueDefinitions | undefined = undefin
    * const freed = await sluice.operate.messages.freeKey('reports', 'report 2030-01')
    * if (freed === 'taken') console.log('It is not done yet')
    */
-  async freeKey(
-    queue: QueueName<Definitions>,
-    dedupeKey: string,
+  freeKey(queue: QueueName<Definitions>, dedupeKey: string, options?: MessageChangeOptions): Promise<FreedKey>
+}
+
+/** Answers the calls of {@link Messages}. */
+export class MessagesInDatabase implements Messages {
+  readonly #rules: MessageRules
+  readonly #operations: Operations
+
+  constructor(rules: MessageRules, operations: Operations) {
+    this.#rules = rules
+    this.#operations = operations
+  }
+
+  async list(options: MessagesOptions): Promise<MessagePage> {
+    const search = this.#search('messages.list', options)
+    return this.#operations.read((execute) => listMessages(execute, search, search))
+  }
+
+  async listWithoutPayloads(options: MessagesOptions): Promise<MessagePage<ListedMessage>> {
+    const search = this.#search('messages.listWithoutPayloads', options)
+    return this.#operations.read((execute) => listMessagesWithoutPayloads(execute, search, search))
+  }
+
+  async get(queue: string, id: string): Promise<MessageStatus | undefined> {
+    const name = this.#operations.queue(queue)
+    checkId(id, 'id')
+    return this.#operations.read((execute) => readMessageStatus(execute, name, id))
+  }
+
+  async status(queue: string, which: WhichMessage): Promise<KnownMessage> {
+    const name = this.#operations.queue(queue)
+    const message = readWhich('messages.status', which)
+    return this.#operations.read((execute) => readKnownMessage(execute, name, message))
+  }
+
+  async explain(queue: string, which: WhichMessage): Promise<Explanation> {
+    const name = this.#operations.queue(queue)
+    const message = readWhich('messages.explain', which)
+    return this.#operations.read((execute) => explainMessage(execute, name, message))
+  }
+
+  async peek(queue: string, options: { readonly limit?: number } = {}): Promise<readonly MessageStatus[]> {
+    const name = this.#operations.queue(queue)
+    const remedy = "As in messages.peek('emails', { limit: 5 })"
+    const { limit: most } = readFields('messages.peek', options, { limit: limit(10) }, remedy)
+    return this.#operations.read((execute) => peekMessages(execute, name, most))
+  }
+
+  async cancel(queue: string, which: WhichMessage, options: MessageChangeOptions = {}): Promise<CancelAnswer> {
+    const [name, message] = this.#address('messages.cancel', queue, which, options)
+    return this.#operations.change((execute) => cancelMessage(execute, name, message), options.tx)
+  }
+
+  async change(
+    queue: string,
+    which: WhichMessage,
+    changes: MessageChanges,
     options: MessageChangeOptions = {},
-  ): Promise<FreedKey> {
+  ): Promise<ChangeAnswer> {
+    const [name, message] = this.#address('messages.change', queue, which, options)
+    const change = await readChanges(this.#rules, name, changes)
+    return this.#operations.administer((execute) => changeMessage(execute, name, message, change), options.tx)
+  }
+
+  async reschedule(
+    queue: string,
+    which: WhichMessage,
+    to: NewDueTime,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    const [name, message] = this.#address('messages.reschedule', queue, which, options)
+    const dueTime = dueTimeOf(to)
+    return this.#patiently((execute) => rescheduleMessage(execute, name, message, dueTime), options)
+  }
+
+  async runNow(queue: string, which: WhichMessage, options: MessageChangeOptions = {}): Promise<ChangeAnswer> {
+    const [name, message] = this.#address('messages.runNow', queue, which, options)
+    return this.#patiently((execute) => runMessageNow(execute, name, message), options)
+  }
+
+  async freeKey(queue: string, dedupeKey: string, options: MessageChangeOptions = {}): Promise<FreedKey> {
     const name = this.#operations.queue(queue)
     const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
     checkOptions('messages.freeKey', options)

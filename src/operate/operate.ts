@@ -5,22 +5,22 @@ import type { KnownNames, StreamDefinitions, WithGroupQueues } from '../streams.
 import { beginPass } from '../table/maintain/tasks.ts'
 import type { Finding } from '../table/operate/doctor.ts'
 import { readClockUs } from '../table/operate/instants.ts'
-import { Audit, actorName } from './audit.ts'
-import { Claims } from './claims.ts'
-import { DeadLetters } from './dead-letters.ts'
+import { type Audit, AuditInDatabase, actorName } from './audit.ts'
+import { type Claims, ClaimsInDatabase } from './claims.ts'
+import { type DeadLetters, DeadLettersInDatabase } from './dead-letters.ts'
 import { type DoctorOptions, examine } from './doctor.ts'
-import { Endpoints } from './endpoints.ts'
-import { Groups } from './groups.ts'
-import { History } from './history.ts'
-import { Messages } from './messages.ts'
+import { type Endpoints, EndpointsInDatabase } from './endpoints.ts'
+import { type Groups, GroupsInDatabase } from './groups.ts'
+import { type History, HistoryInDatabase } from './history.ts'
+import { type Messages, MessagesInDatabase } from './messages.ts'
 import { type DatabaseMetrics, readMetrics } from './metrics.ts'
 import type { Operations } from './operations.ts'
 import { readFields } from './options.ts'
-import { Queues } from './queues.ts'
-import { type ScheduleRules, Schedules } from './schedules.ts'
+import { type Queues, QueuesInDatabase } from './queues.ts'
+import { type ScheduleRules, type Schedules, SchedulesInDatabase } from './schedules.ts'
 import { readStatus, type Status } from './status/status.ts'
-import { Streams } from './streams.ts'
-import { Workers } from './workers.ts'
+import { type Streams, StreamsInDatabase } from './streams.ts'
+import { type Workers, WorkersInDatabase } from './workers.ts'
 
 /**
  * `sluice.operate`: look at queues, messages, streams and workers, and act on them. It needs no worker.
@@ -30,10 +30,10 @@ import { Workers } from './workers.ts'
  * UNREACHABLE or STOPPED; one that reads also with TABLE_LOCKED; one that changes something also with COMMIT_FAILED; one
  * that takes `tx` also with EXECUTOR_UNKNOWN or NOT_IN_TRANSACTION. The methods name only what they add to this list.
  */
-export class Operate<
+export type Operate<
   Definitions extends QueueDefinitions | undefined = undefined,
   Defined extends StreamDefinitions | undefined = undefined,
-> {
+> = {
   /** Messages that are not dead: list, get, peek, cancel, change, reschedule and run them now. */
   readonly messages: Messages<WithGroupQueues<Definitions, Defined>>
   /** Queues: list, pause, resume and clear them, and change their settings. */
@@ -56,26 +56,6 @@ export class Operate<
   readonly endpoints: Endpoints<Definitions>
   /** Who did what: list it, and say how long it is kept. */
   readonly audit: Audit<WithGroupQueues<Definitions, Defined>>
-  readonly #rules: ScheduleRules & KnownNames
-  readonly #operations: Operations
-  readonly #claims: ClaimStore
-
-  constructor(rules: ScheduleRules & KnownNames, operations: Operations, claims: ClaimStore) {
-    this.#rules = rules
-    this.#operations = operations
-    this.#claims = claims
-    this.messages = new Messages(rules, operations)
-    this.queues = new Queues(operations)
-    this.workers = new Workers(operations)
-    this.deadLetters = new DeadLetters(operations)
-    this.claims = new Claims(operations, claims)
-    this.history = new History(operations)
-    this.schedules = new Schedules(rules, operations)
-    this.streams = new Streams(operations)
-    this.groups = new Groups(operations)
-    this.endpoints = new Endpoints(rules.alphabet, operations)
-    this.audit = new Audit(operations)
-  }
 
   /**
    * The same operations, whose actions `sluice.audit` has under this name. Without it an action has the name of the
@@ -86,10 +66,7 @@ export class Operate<
    *
    * @example await sluice.operate.by('ada@example.com').messages.cancel('emails', '4711')
    */
-  by(name: string): Operate<Definitions, Defined> {
-    const actor = actorName(name, 'operate.by')
-    return new Operate(this.#rules, this.#operations.by(actor), this.#claims.by(actor))
-  }
+  by(name: string): Operate<Definitions, Defined>
 
   /**
    * Reads all that `sluice status` shows: queues, workers, settings, limits, schedules, streams and groups, and what needs
@@ -102,19 +79,10 @@ export class Operate<
    * const { attention } = await sluice.operate.status()
    * for (const { severity, subject, text } of attention) if (severity === 'wrong') alarm(`${subject}: ${text}`)
    */
-  async status(
-    options: { readonly queue?: QueueName<WithGroupQueues<Definitions, Defined>> | undefined } = {},
-  ): Promise<Status> {
-    const readers = { queue: this.#operations.queueOrNull }
-    const { queue } = readFields('operate.status', options, readers, "As in operate.status({ queue: 'emails' })")
-    return this.#operations.count((execute) => readStatus(execute, queue))
-  }
+  status(options?: { readonly queue?: QueueName<WithGroupQueues<Definitions, Defined>> | undefined }): Promise<Status>
 
   /** Reads the database's clock, in whole milliseconds. @throws SluiceError as {@link Operate} */
-  async now(): Promise<Date> {
-    const us = await this.#operations.read(readClockUs)
-    return new Date(Math.floor(us / 1_000))
-  }
+  now(): Promise<Date>
 
   /**
    * Looks for what is wrong with this installation, and changes nothing: sessions that have locked a table, the schema against what the migration has made,
@@ -128,9 +96,7 @@ export class Operate<
    *
    * @example for (const { severity, finding, remedy } of await sluice.operate.doctor()) console.log(severity, finding, remedy)
    */
-  async doctor(options: DoctorOptions = {}): Promise<readonly Finding[]> {
-    return examine(this.#operations, options)
-  }
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]>
 
   /**
    * Reads what all queues and groups have to do, for a monitoring system: `prometheus` renders it. It counts no queue
@@ -141,9 +107,7 @@ export class Operate<
    *
    * @example app.get('/metrics', async (c) => c.text(prometheus(await sluice.operate.metrics())))
    */
-  async metrics(): Promise<DatabaseMetrics> {
-    return readMetrics(this.#operations)
-  }
+  metrics(): Promise<DatabaseMetrics>
 
   /**
    * Makes one pass of maintenance now, whether or not workers do it: removes expired messages, and dead letters, dedupe keys
@@ -155,6 +119,67 @@ export class Operate<
    *
    * @example const { expired, deadLetters } = await sluice.operate.maintain()
    */
+  maintain(): Promise<MaintenanceResult>
+}
+
+/** Answers the calls of {@link Operate}. */
+export class OperateInDatabase implements Operate {
+  readonly messages: Messages
+  readonly queues: Queues
+  readonly workers: Workers
+  readonly deadLetters: DeadLetters
+  readonly claims: Claims
+  readonly history: History
+  readonly schedules: Schedules
+  readonly streams: Streams
+  readonly groups: Groups
+  readonly endpoints: Endpoints
+  readonly audit: Audit
+  readonly #rules: ScheduleRules & KnownNames
+  readonly #operations: Operations
+  readonly #claims: ClaimStore
+
+  constructor(rules: ScheduleRules & KnownNames, operations: Operations, claims: ClaimStore) {
+    this.#rules = rules
+    this.#operations = operations
+    this.#claims = claims
+    this.messages = new MessagesInDatabase(rules, operations)
+    this.queues = new QueuesInDatabase(operations)
+    this.workers = new WorkersInDatabase(operations)
+    this.deadLetters = new DeadLettersInDatabase(operations)
+    this.claims = new ClaimsInDatabase(operations, claims)
+    this.history = new HistoryInDatabase(operations)
+    this.schedules = new SchedulesInDatabase(rules, operations)
+    this.streams = new StreamsInDatabase(operations)
+    this.groups = new GroupsInDatabase(operations)
+    this.endpoints = new EndpointsInDatabase(rules.alphabet, operations)
+    this.audit = new AuditInDatabase(operations)
+  }
+
+  by(name: string): Operate {
+    const actor = actorName(name, 'operate.by')
+    return new OperateInDatabase(this.#rules, this.#operations.by(actor), this.#claims.by(actor))
+  }
+
+  async status(options: { readonly queue?: string | undefined } = {}): Promise<Status> {
+    const readers = { queue: this.#operations.queueOrNull }
+    const { queue } = readFields('operate.status', options, readers, "As in operate.status({ queue: 'emails' })")
+    return this.#operations.count((execute) => readStatus(execute, queue))
+  }
+
+  async now(): Promise<Date> {
+    const us = await this.#operations.read(readClockUs)
+    return new Date(Math.floor(us / 1_000))
+  }
+
+  async doctor(options: DoctorOptions = {}): Promise<readonly Finding[]> {
+    return examine(this.#operations, options)
+  }
+
+  async metrics(): Promise<DatabaseMetrics> {
+    return readMetrics(this.#operations)
+  }
+
   async maintain(): Promise<MaintenanceResult> {
     await this.#operations.maintain((execute) => beginPass(execute, 'operate', null))
     return maintain({

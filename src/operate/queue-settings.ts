@@ -20,31 +20,17 @@ export interface QueueChangeOptions {
  * `sluice.operate.queues.settings`: settings that can change while workers run. Workers apply them at once, or with
  * their next poll. A message's own option comes first, then the setting of its queue, then the code.
  */
-export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.#operations = operations
-  }
-
+export type QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Lists the settings of queues, by name. Queues without settings are left out.
    *
    * @param options.queue only this queue.
    * @throws SluiceError as {@link Operate}
    */
-  async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
-    const remedy = "As in queues.settings.list({ queue: 'emails' })"
-    const { queue } = readFields('queues.settings.list', options, { queue: this.#operations.queueOrNull }, remedy)
-    return this.#operations.read((execute) => readQueueSettings(execute, queue))
-  }
+  list(options?: { readonly queue?: QueueName<Definitions> }): Promise<readonly QueueSettingsStatus[]>
 
   /** Reads the settings of a queue; undefined: it has none. @throws SluiceError as {@link Operate} */
-  async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
-    const name = this.#operations.queue(queue)
-    const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
-    return found
-  }
+  get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined>
 
   /**
    * Changes settings of a queue: those that are given; null unsets one.
@@ -53,16 +39,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    *
    * @example await sluice.operate.queues.settings.set('emails', { ttl: '7d', maxAttempts: 5 }, { by: 'ada' })
    */
-  async set(
-    queue: QueueName<Definitions>,
-    settings: QueueSettingsInput,
-    options: QueueChangeOptions = {},
-  ): Promise<void> {
-    const name = this.#operations.queue(queue)
-    const changed = readSettingsInput('queues.settings.set', settings)
-    const { by, tx } = readFields('queues.settings.set', options, CHANGE)
-    await this.#operations.administer((execute) => setQueue(execute, name, changed, by), tx)
-  }
+  set(queue: QueueName<Definitions>, settings: QueueSettingsInput, options?: QueueChangeOptions): Promise<void>
 
   /**
    * Unsets settings, so that the code decides again.
@@ -72,8 +49,42 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    *
    * @example await sluice.operate.queues.settings.unset('emails', ['ttl'])
    */
-  async unset(
+  unset(
     queue: QueueName<Definitions>,
+    names?: readonly (keyof QueueSettingsInput)[],
+    options?: QueueChangeOptions,
+  ): Promise<void>
+}
+
+/** Answers the calls of {@link QueueSettings}. */
+export class QueueSettingsInDatabase implements QueueSettings {
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.#operations = operations
+  }
+
+  async list(options: { readonly queue?: string } = {}): Promise<readonly QueueSettingsStatus[]> {
+    const remedy = "As in queues.settings.list({ queue: 'emails' })"
+    const { queue } = readFields('queues.settings.list', options, { queue: this.#operations.queueOrNull }, remedy)
+    return this.#operations.read((execute) => readQueueSettings(execute, queue))
+  }
+
+  async get(queue: string): Promise<QueueSettingsStatus | undefined> {
+    const name = this.#operations.queue(queue)
+    const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
+    return found
+  }
+
+  async set(queue: string, settings: QueueSettingsInput, options: QueueChangeOptions = {}): Promise<void> {
+    const name = this.#operations.queue(queue)
+    const changed = readSettingsInput('queues.settings.set', settings)
+    const { by, tx } = readFields('queues.settings.set', options, CHANGE)
+    await this.#operations.administer((execute) => setQueue(execute, name, changed, by), tx)
+  }
+
+  async unset(
+    queue: string,
     names: readonly (keyof QueueSettingsInput)[] = SETTING_NAMES,
     options: QueueChangeOptions = {},
   ): Promise<void> {

@@ -13,7 +13,13 @@ import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/q
 import type { Execute } from '../table/statement.ts'
 import type { Operations } from './operations.ts'
 import { flag, type Reader, readFields } from './options.ts'
-import { CHANGE, PAUSE, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
+import {
+  CHANGE,
+  PAUSE,
+  type QueueChangeOptions,
+  type QueueSettings,
+  QueueSettingsInDatabase,
+} from './queue-settings.ts'
 import { readWaitingFilter, type WaitingFilter } from './waiting-filter.ts'
 
 /** What `operate.queues.freeKeys` does. */
@@ -38,15 +44,9 @@ function period(byDefault: Duration): Reader<number> {
 }
 
 /** `sluice.operate.queues` */
-export class Queues<Definitions extends QueueDefinitions | undefined = undefined> {
+export type Queues<Definitions extends QueueDefinitions | undefined = undefined> = {
   /** Settings that change while workers run: list, get, set and unset them. */
   readonly settings: QueueSettings<Definitions>
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.settings = new QueueSettings(operations)
-    this.#operations = operations
-  }
 
   /**
    * Counts the messages of each queue that wait, run and have failed, by name. The counts are exact: about 0.4 s for a
@@ -55,10 +55,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @param options.queue only this queue; the list is empty if the queue is.
    * @throws SluiceError as {@link Operate}
    */
-  async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
-    const queue = this.#only('queues.list', options)
-    return this.#operations.count((execute) => readQueues(execute, queue))
-  }
+  list(options?: { readonly queue?: QueueName<Definitions> }): Promise<readonly QueueStatus[]>
 
   /**
    * Counts what each queue has to do, up to 10,000 messages and dead letters of each, by name. It costs a few milliseconds per
@@ -69,19 +66,14 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const busy = (await sluice.operate.queues.backlogs()).filter(({ due }) => due === 10_000)
    */
-  async backlogs(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueBacklog[]> {
-    const queue = this.#only('queues.backlogs', options)
-    return this.#operations.read((execute) => readBacklogs(execute, queue))
-  }
+  backlogs(options?: { readonly queue?: QueueName<Definitions> }): Promise<readonly QueueBacklog[]>
 
   /**
    * Lists the names of all queues that have messages, dead letters or workers. It counts nothing.
    *
    * @throws SluiceError as {@link Operate}
    */
-  async names(): Promise<readonly string[]> {
-    return this.#operations.read(readQueueNames)
-  }
+  names(): Promise<readonly string[]>
 
   /**
    * Lists the limits of each queue that has some, and of each of its tenants with messages, and how much of them is
@@ -92,10 +84,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const waiting = (await sluice.operate.queues.limits({ queue: 'emails' })).filter(({ ready }) => ready > 0)
    */
-  async limits(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly LimitStatus[]> {
-    const queue = this.#only('queues.limits', options)
-    return this.#operations.count((execute) => readLimits(execute, queue))
-  }
+  limits(options?: { readonly queue?: QueueName<Definitions> }): Promise<readonly LimitStatus[]>
 
   /**
    * What all workers have done in the last hours, by queue and in steps of time: counts, waiting times and handling times. It is
@@ -108,11 +97,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const steps = await sluice.operate.queues.activity({ queue: 'emails', since: '6h', step: '15m' })
    */
-  async activity(options: QueueActivityOptions<QueueName<Definitions>> = {}): Promise<readonly QueueActivity[]> {
-    const readers = { queue: this.#operations.queueOrNull, since: period('1h'), step: period('1m') }
-    const { queue, since, step } = readFields('queues.activity', options, readers)
-    return this.#operations.read((execute) => readActivity(execute, queue, since, step))
-  }
+  activity(options?: QueueActivityOptions<QueueName<Definitions>>): Promise<readonly QueueActivity[]>
 
   /**
    * What each queue had to do in the last hours, and each group had to read. A pass of maintenance writes it down, which is every five
@@ -124,13 +109,10 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const samples = await sluice.operate.queues.backlogHistory({ queue: 'emails', since: '6h' })
    */
-  async backlogHistory(
-    options: { readonly queue?: QueueName<Definitions>; readonly since?: Duration } = {},
-  ): Promise<readonly BacklogSample[]> {
-    const readers = { queue: this.#operations.queueOrNull, since: period('1h') }
-    const { queue, since } = readFields('queues.backlogHistory', options, readers)
-    return this.#operations.read((execute) => readBacklogHistory(execute, queue, since))
-  }
+  backlogHistory(options?: {
+    readonly queue?: QueueName<Definitions>
+    readonly since?: Duration
+  }): Promise<readonly BacklogSample[]>
 
   /**
    * Explains why nothing moves in a queue, or says what moves: the main reason and the others. It looks at the first
@@ -140,10 +122,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const { headline, others } = await sluice.operate.queues.explain('emails')
    */
-  async explain(queue: QueueName<Definitions>): Promise<Explanation> {
-    const name = this.#operations.queue(queue)
-    return this.#operations.read((execute) => explainQueue(execute, name))
-  }
+  explain(queue: QueueName<Definitions>): Promise<Explanation>
 
   /**
    * Pauses a queue: no pipeline, claim or `pop` of any process takes messages from it until {@link resume}. What is in
@@ -157,14 +136,10 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example await sluice.operate.queues.pause('emails', { by: 'ada', reason: 'the mail provider is down' })
    */
-  async pause(
+  pause(
     queue: QueueName<Definitions>,
-    options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
-  ): Promise<boolean> {
-    const name = this.#operations.queue(queue)
-    const { by, reason, tx } = readFields('queues.pause', options, PAUSE)
-    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), tx)
-  }
+    options?: QueueChangeOptions & { readonly reason?: string | undefined },
+  ): Promise<boolean>
 
   /**
    * Ends the pause of a queue, and wakes its workers.
@@ -172,11 +147,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @returns false if it was not paused.
    * @throws SluiceError as {@link Operate}
    */
-  async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
-    const name = this.#operations.queue(queue)
-    const { by, tx } = readFields('queues.resume', options, CHANGE)
-    return this.#operations.change((execute) => resumeQueue(execute, name, by), tx)
-  }
+  resume(queue: QueueName<Definitions>, options?: QueueChangeOptions): Promise<boolean>
 
   /**
    * Removes the messages of a queue that are not in flight, or those that match every filter given, in steps of at most
@@ -188,11 +159,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    * @example
    * const count = await sluice.operate.queues.clear('emails', { type: 'newsletter', dryRun: true })
    */
-  async clear(queue: QueueName<Definitions>, filter: WaitingFilter = {}): Promise<number> {
-    const name = this.#operations.queue(queue)
-    const match = readWaitingFilter('queues.clear', filter, "As in queues.clear('emails', { type: 'order.paid' })")
-    return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
-  }
+  clear(queue: QueueName<Definitions>, filter?: WaitingFilter): Promise<number>
 
   /**
    * Moves the messages of a queue that are not in flight, or those that match every filter given, to another queue: after
@@ -206,7 +173,91 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @example const { moved, duplicates } = await sluice.operate.queues.move('ordres', 'orders')
    */
-  async move(from: string, to: QueueName<Definitions>, filter: WaitingFilter = {}): Promise<Moved> {
+  move(from: string, to: QueueName<Definitions>, filter?: WaitingFilter): Promise<Moved>
+
+  /**
+   * Frees all dedupe keys of a queue that are kept after their messages have gone, as `messages.freeKey` frees
+   * one, in steps of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks
+   * at that moment stays.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link clear}
+   *
+   * @example const count = await sluice.operate.queues.freeKeys('reports', { dryRun: true })
+   */
+  freeKeys(queue: QueueName<Definitions>, options?: FreeKeysOptions): Promise<number>
+}
+
+/** Answers the calls of {@link Queues}. */
+export class QueuesInDatabase implements Queues {
+  readonly settings: QueueSettings
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.settings = new QueueSettingsInDatabase(operations)
+    this.#operations = operations
+  }
+
+  async list(options: { readonly queue?: string } = {}): Promise<readonly QueueStatus[]> {
+    const queue = this.#only('queues.list', options)
+    return this.#operations.count((execute) => readQueues(execute, queue))
+  }
+
+  async backlogs(options: { readonly queue?: string } = {}): Promise<readonly QueueBacklog[]> {
+    const queue = this.#only('queues.backlogs', options)
+    return this.#operations.read((execute) => readBacklogs(execute, queue))
+  }
+
+  async names(): Promise<readonly string[]> {
+    return this.#operations.read(readQueueNames)
+  }
+
+  async limits(options: { readonly queue?: string } = {}): Promise<readonly LimitStatus[]> {
+    const queue = this.#only('queues.limits', options)
+    return this.#operations.count((execute) => readLimits(execute, queue))
+  }
+
+  async activity(options: QueueActivityOptions = {}): Promise<readonly QueueActivity[]> {
+    const readers = { queue: this.#operations.queueOrNull, since: period('1h'), step: period('1m') }
+    const { queue, since, step } = readFields('queues.activity', options, readers)
+    return this.#operations.read((execute) => readActivity(execute, queue, since, step))
+  }
+
+  async backlogHistory(
+    options: { readonly queue?: string; readonly since?: Duration } = {},
+  ): Promise<readonly BacklogSample[]> {
+    const readers = { queue: this.#operations.queueOrNull, since: period('1h') }
+    const { queue, since } = readFields('queues.backlogHistory', options, readers)
+    return this.#operations.read((execute) => readBacklogHistory(execute, queue, since))
+  }
+
+  async explain(queue: string): Promise<Explanation> {
+    const name = this.#operations.queue(queue)
+    return this.#operations.read((execute) => explainQueue(execute, name))
+  }
+
+  async pause(
+    queue: string,
+    options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
+  ): Promise<boolean> {
+    const name = this.#operations.queue(queue)
+    const { by, reason, tx } = readFields('queues.pause', options, PAUSE)
+    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), tx)
+  }
+
+  async resume(queue: string, options: QueueChangeOptions = {}): Promise<boolean> {
+    const name = this.#operations.queue(queue)
+    const { by, tx } = readFields('queues.resume', options, CHANGE)
+    return this.#operations.change((execute) => resumeQueue(execute, name, by), tx)
+  }
+
+  async clear(queue: string, filter: WaitingFilter = {}): Promise<number> {
+    const name = this.#operations.queue(queue)
+    const match = readWaitingFilter('queues.clear', filter, "As in queues.clear('emails', { type: 'order.paid' })")
+    return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
+  }
+
+  async move(from: string, to: string, filter: WaitingFilter = {}): Promise<Moved> {
     // The code need not define a wrong name.
     const [source, target] = [checkQueueName(from, undefined), this.#operations.queue(to)]
     if (source === target) throw expected('OPTION_INVALID', 'queues.move.to', 'another queue', to)
@@ -226,17 +277,7 @@ export class Queues<Definitions extends QueueDefinitions | undefined = undefined
     return total
   }
 
-  /**
-   * Frees all dedupe keys of a queue that are kept after their messages have gone, as `messages.freeKey` frees
-   * one, in steps of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks
-   * at that moment stays.
-   *
-   * @returns how many.
-   * @throws SluiceError as {@link clear}
-   *
-   * @example const count = await sluice.operate.queues.freeKeys('reports', { dryRun: true })
-   */
-  async freeKeys(queue: QueueName<Definitions>, options: FreeKeysOptions = {}): Promise<number> {
+  async freeKeys(queue: string, options: FreeKeysOptions = {}): Promise<number> {
     const name = this.#operations.queue(queue)
     const remedy = "As in queues.freeKeys('reports', { dryRun: true })"
     const { dryRun } = readFields('queues.freeKeys', options, { dryRun: flag }, remedy)

@@ -52,15 +52,7 @@ export interface ScheduleRules extends MessageRules {
 }
 
 /** `sluice.schedules`, and `sluice.operate.schedules` */
-export class Schedules<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #rules: ScheduleRules
-  readonly #operations: Operations
-
-  constructor(rules: ScheduleRules, operations: Operations) {
-    this.#rules = rules
-    this.#operations = operations
-  }
-
+export type Schedules<Definitions extends QueueDefinitions | undefined = undefined> = {
   /**
    * Makes a schedule, or changes it: it enqueues messages at given times, each occurrence once, by whichever started
    * Sluice of the database looks first. Call it at every start: a schedule that is defined in the same way already is
@@ -73,9 +65,91 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    * @example
    * await sluice.schedules.set('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: { all: true } })
    */
-  async set<Name extends QueueName<Definitions>>(
+  set<Name extends QueueName<Definitions>>(
     name: string,
     definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
+    options?: ScheduleChangeOptions,
+  ): Promise<DefinedSchedule>
+
+  /**
+   * Lists the schedules by name.
+   *
+   * @param options.queue only those of this queue.
+   * @param options.limit 1 to 10,000. @default 1000
+   * @throws SluiceError as {@link Operate}
+   */
+  list(options?: {
+    readonly queue?: QueueName<Definitions>
+    readonly limit?: number
+  }): Promise<readonly ScheduleStatus[]>
+
+  /** One schedule; undefined if there is none. @throws SluiceError as {@link Operate} */
+  get(name: string): Promise<ScheduleStatus | undefined>
+
+  /**
+   * Explains why a schedule has not enqueued a message, and what it has done: the main reason and the others. One that does
+   * not exist has the reason `not_found`.
+   *
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { headline } = await sluice.schedules.explain('nightly')
+   */
+  explain(name: string): Promise<Explanation>
+
+  /**
+   * Pauses a schedule: it enqueues nothing until {@link resume}. {@link set} does not resume it.
+   *
+   * @returns false if it is paused already.
+   * @throws SluiceError SCHEDULE_UNKNOWN, and as {@link set}
+   */
+  pause(name: string, options?: SchedulePauseOptions): Promise<boolean>
+
+  /**
+   * Ends the pause of a schedule. Occurrences during the pause are not enqueued.
+   *
+   * @returns false if it is not paused.
+   * @throws SluiceError as {@link pause}
+   */
+  resume(name: string, options?: ScheduleChangeOptions): Promise<boolean>
+
+  /**
+   * Enqueues a message of a schedule now, also while it is paused. Its times stay as they are.
+   *
+   * @returns its id; undefined if the schedule has `overlap: false` and its last message is still there.
+   * @throws SluiceError as {@link pause}
+   */
+  runNow(name: string, options?: ScheduleChangeOptions): Promise<string | undefined>
+
+  /**
+   * Deletes a schedule. The messages that it has enqueued stay.
+   *
+   * @returns false if there is none.
+   * @throws SluiceError as {@link set}
+   */
+  delete(name: string, options?: ScheduleChangeOptions): Promise<boolean>
+
+  /**
+   * Computes the next occurrences of a schedule, unless it is paused or changed.
+   *
+   * @param count 1 to 1,000. @default 5
+   * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link Operate}
+   */
+  next(name: string, count?: number): Promise<readonly Date[]>
+}
+
+/** Answers the calls of {@link Schedules}. */
+export class SchedulesInDatabase implements Schedules {
+  readonly #rules: ScheduleRules
+  readonly #operations: Operations
+
+  constructor(rules: ScheduleRules, operations: Operations) {
+    this.#rules = rules
+    this.#operations = operations
+  }
+
+  async set(
+    name: string,
+    definition: ScheduleDefinition,
     options: ScheduleChangeOptions = {},
   ): Promise<DefinedSchedule> {
     checkKeys('options', options, ['tx'], 'As in schedules.set(name, definition, { tx })')
@@ -88,93 +162,45 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     }, options.tx)
   }
 
-  /**
-   * Lists the schedules by name.
-   *
-   * @param options.queue only those of this queue.
-   * @param options.limit 1 to 10,000. @default 1000
-   * @throws SluiceError as {@link Operate}
-   */
-  async list(
-    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
-  ): Promise<readonly ScheduleStatus[]> {
+  async list(options: { readonly queue?: string; readonly limit?: number } = {}): Promise<readonly ScheduleStatus[]> {
     const queue = (name: unknown) => (name === undefined ? null : checkQueueName(name, this.#rules.definitions))
     const readers = { queue, limit: limit(1_000) }
     const match = readFields('schedules.list', options, readers, "As in schedules.list({ queue: 'emails' })")
     return this.#operations.count((execute) => readSchedules(execute, { ...match, name: null }))
   }
 
-  /** One schedule; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(name: string): Promise<ScheduleStatus | undefined> {
     const match = { queue: null, name: checkScheduleName(name), limit: 1 }
     const [found] = await this.#operations.count((execute) => readSchedules(execute, match))
     return found
   }
 
-  /**
-   * Explains why a schedule has not enqueued a message, and what it has done: the main reason and the others. One that does
-   * not exist has the reason `not_found`.
-   *
-   * @throws SluiceError as {@link Operate}
-   *
-   * @example const { headline } = await sluice.schedules.explain('nightly')
-   */
   async explain(name: string): Promise<Explanation> {
     const checked = checkScheduleName(name)
     return this.#operations.read((execute) => explainSchedule(execute, checked))
   }
 
-  /**
-   * Pauses a schedule: it enqueues nothing until {@link resume}. {@link set} does not resume it.
-   *
-   * @returns false if it is paused already.
-   * @throws SluiceError SCHEDULE_UNKNOWN, and as {@link set}
-   */
   async pause(name: string, options: SchedulePauseOptions = {}): Promise<boolean> {
     const remedy = "As in schedules.pause(name, { reason: 'too slow' })"
     const { reason, by } = readFields('schedules.pause', options, PAUSE, remedy)
     return this.#change(name, options, (execute, checked) => pauseSchedule(execute, checked, reason, by))
   }
 
-  /**
-   * Ends the pause of a schedule. Occurrences during the pause are not enqueued.
-   *
-   * @returns false if it is not paused.
-   * @throws SluiceError as {@link pause}
-   */
   async resume(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
     checkKeys('schedules.resume', options, ['tx'], 'As in schedules.resume(name, { tx })')
     return this.#change(name, options, resumeSchedule)
   }
 
-  /**
-   * Enqueues a message of a schedule now, also while it is paused. Its times stay as they are.
-   *
-   * @returns its id; undefined if the schedule has `overlap: false` and its last message is still there.
-   * @throws SluiceError as {@link pause}
-   */
   async runNow(name: string, options: ScheduleChangeOptions = {}): Promise<string | undefined> {
     checkKeys('schedules.runNow', options, ['tx'], 'As in schedules.runNow(name, { tx })')
     return (await this.#change(name, options, runScheduleNow)) ?? undefined
   }
 
-  /**
-   * Deletes a schedule. The messages that it has enqueued stay.
-   *
-   * @returns false if there is none.
-   * @throws SluiceError as {@link set}
-   */
   async delete(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
     checkKeys('schedules.delete', options, ['tx'], 'As in schedules.delete(name, { tx })')
     return this.#change(name, options, deleteSchedule, 'administer')
   }
 
-  /**
-   * Computes the next occurrences of a schedule, unless it is paused or changed.
-   *
-   * @param count 1 to 1,000. @default 5
-   * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link Operate}
-   */
   async next(name: string, count?: number): Promise<readonly Date[]> {
     const wanted = integer('count', count, 5, 1, 1_000)
     const match = { queue: null, name: checkScheduleName(name), limit: 1 }

@@ -16,13 +16,7 @@ import { type ReadPlan, streamPages } from './stream-pages.ts'
 import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stream-settings.ts'
 
 /** `sluice.streams`, and `sluice.operate.streams` */
-export class Streams<Definitions extends StreamDefinitions | undefined = undefined> {
-  readonly #operations: Operations
-
-  constructor(operations: Operations) {
-    this.#operations = operations
-  }
-
+export type Streams<Definitions extends StreamDefinitions | undefined = undefined> = {
   /**
    * Makes a stream, or changes its settings. Call it at every start: settings that are not given stay as they are.
    * Partitions change only while the stream has no events.
@@ -33,27 +27,14 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    *
    * @example await sluice.streams.set('orders', { retain: '30d' })
    */
-  async set(
-    name: QueueName<Definitions>,
-    settings: StreamSettings = {},
-    options: StreamChangeOptions = {},
-  ): Promise<boolean> {
-    checkKeys('options', options, ['tx'], 'As in streams.set(name, settings, { tx })')
-    const stream = this.#operations.stream(name)
-    const columns = columnsOf(settings)
-    return this.#operations.administer((execute) => defineStream(execute, stream, columns), options.tx)
-  }
+  set(name: QueueName<Definitions>, settings?: StreamSettings, options?: StreamChangeOptions): Promise<boolean>
 
   /**
    * Streams by name: how many events they have, how long those are kept, and which open appends block their readers.
    *
    * @throws SluiceError as {@link Operate}
    */
-  async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly StreamStatus[]> {
-    const readers = { stream: this.#operations.streamOrNull }
-    const { stream } = readFields('streams.list', options, readers, "As in streams.list({ stream: 'orders' })")
-    return this.#operations.count((execute) => readStreams(execute, stream))
-  }
+  list(options?: { readonly stream?: QueueName<Definitions> | undefined }): Promise<readonly StreamStatus[]>
 
   /**
    * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends
@@ -66,14 +47,8 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    */
   read<Name extends QueueName<Definitions>>(
     stream: Name,
-    options: ReadOptions = {},
-  ): StreamEvents<InputOf<Definitions, Name>> {
-    const plan = planOf(options, this.#operations.stream(stream))
-    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
-    return new StreamEvents(async function* (until) {
-      yield* streamPages(plan, reading, until)
-    }, options.signal)
-  }
+    options?: ReadOptions,
+  ): StreamEvents<InputOf<Definitions, Name>>
 
   /**
    * Makes events before an offset count as gone at once; their segments are dropped later. It stops at open appends,
@@ -86,8 +61,44 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
    *
    * @example const { events, heldBy } = await sluice.streams.trim('orders', 'end', { dryRun: true })
    */
-  async trim(
+  trim(
     stream: QueueName<Definitions>,
+    before: StreamOffset,
+    options?: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined },
+  ): Promise<TrimResult>
+}
+
+/** Answers the calls of {@link Streams}. */
+export class StreamsInDatabase implements Streams {
+  readonly #operations: Operations
+
+  constructor(operations: Operations) {
+    this.#operations = operations
+  }
+
+  async set(name: string, settings: StreamSettings = {}, options: StreamChangeOptions = {}): Promise<boolean> {
+    checkKeys('options', options, ['tx'], 'As in streams.set(name, settings, { tx })')
+    const stream = this.#operations.stream(name)
+    const columns = columnsOf(settings)
+    return this.#operations.administer((execute) => defineStream(execute, stream, columns), options.tx)
+  }
+
+  async list(options: { readonly stream?: string | undefined } = {}): Promise<readonly StreamStatus[]> {
+    const readers = { stream: this.#operations.streamOrNull }
+    const { stream } = readFields('streams.list', options, readers, "As in streams.list({ stream: 'orders' })")
+    return this.#operations.count((execute) => readStreams(execute, stream))
+  }
+
+  read<Name extends string>(stream: Name, options: ReadOptions = {}): StreamEvents<InputOf<undefined, Name>> {
+    const plan = planOf(options, this.#operations.stream(stream))
+    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
+    return new StreamEvents(async function* (until) {
+      yield* streamPages(plan, reading, until)
+    }, options.signal)
+  }
+
+  async trim(
+    stream: string,
     before: StreamOffset,
     options: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined } = {},
   ): Promise<TrimResult> {

@@ -22,10 +22,14 @@ export interface ClaimKeeper {
  * is available to others, with a failed attempt counted. All of this works also after `sluice.stop()`.
  *
  * @example
- * await using claim = await sluice.claim('emails', { limit: 10, lease: '1m' })
- * for (const message of claim?.messages ?? []) {
- *   await send(message.payload)
- *   await claim?.settle(message)
+ * const claim = await sluice.claim('emails', { limit: 10, lease: '1m' })
+ * try {
+ *   for (const message of claim?.messages ?? []) {
+ *     await send(message.payload)
+ *     await claim?.settle(message)
+ *   }
+ * } finally {
+ *   await claim?.release()
  * }
  */
 export class Claim<Payload = unknown> implements AsyncDisposable {

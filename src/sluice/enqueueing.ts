@@ -1,6 +1,6 @@
 import type { EventToAppend } from '../enqueue/append.ts'
 import type { AppendOptions } from '../enqueue/append-options.ts'
-import type { DedupedMessage, MessageToEnqueue } from '../enqueue/enqueue.ts'
+import type { MessagesWith } from '../enqueue/enqueue.ts'
 import type { OpenTransaction, OwnTransaction } from '../enqueue/open-transaction.ts'
 import type { ReceivedOptions } from '../enqueue/received.ts'
 import type { WebhookEvent } from '../enqueue/send-webhook.ts'
@@ -8,7 +8,7 @@ import type { Dedupe, OptionsWith } from '../message-options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { StreamDefinitions } from '../streams.ts'
 import type { SentWebhook } from '../table/endpoint/send-webhook.ts'
-import type { Enqueued, EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { Enqueued } from '../table/enqueue/insert-deduped.ts'
 
 /** What a Sluice enqueues and appends, in the caller's transaction or in one of its own. */
 export type Enqueueing<
@@ -48,30 +48,21 @@ export type Enqueueing<
   ): Promise<Enqueued<Key>>
 
   /**
-   * Enqueues messages with dedupe keys, in their order and in one statement, and returns what became of each. Two of one
-   * key come one after the other.
-   *
-   * @throws SluiceError as `enqueue`; OPTION_INVALID if some have a dedupe key and some have none
-   */
-  enqueueMany<Name extends QueueName<Definitions>>(
-    tx: OpenTransaction,
-    queue: Name,
-    messages: readonly DedupedMessage<InputOf<Definitions, Name>>[],
-  ): Promise<EnqueueResult[]>
-  // Two signatures, because `map` keeps literal types only where the parameter's type is not inferred.
-  /**
    * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one
    * statement; more than 32 MiB of JSON take several, in the same transaction.
    *
-   * @throws SluiceError as `enqueue`, naming the message: "messages[3].priority: …"
+   * If they have dedupe keys, it returns what became of each. Two of one key come one after the other.
+   *
+   * @throws SluiceError as `enqueue`, naming the message: "messages[3].priority: …"; OPTION_INVALID if some have a dedupe
+   * key and some have none
    *
    * @example await sluice.enqueueMany(tx, 'emails', [{ payload: ada }, { payload: grace, priority: 0 }])
    */
-  enqueueMany<Name extends QueueName<Definitions>>(
+  enqueueMany<Name extends QueueName<Definitions>, Key extends Dedupe | undefined = undefined>(
     tx: OpenTransaction,
     queue: Name,
-    messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
-  ): Promise<string[]>
+    messages: MessagesWith<InputOf<Definitions, Name>, Key>,
+  ): Promise<Enqueued<Key>[]>
 
   /**
    * Appends one event to a stream in the caller's open transaction, and returns its position: positions of a stream ascend,

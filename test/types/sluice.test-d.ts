@@ -185,6 +185,31 @@ describe('enqueue with a dedupe key', () => {
     })
   })
 
+  test('keeps the literals of what `map` makes of a list, with a key and without', () => {
+    const list = ['ada@example.com']
+    const keyed = () => {
+      const messages = list.map(
+        (to) => ({ payload: { to }, dedupe: { key: to, for: '5m', onDuplicate: 'update' } }) as const,
+      )
+      return sluice.enqueueMany(tx, 'mails', messages)
+    }
+    const inline = () =>
+      sluice.enqueueMany(
+        tx,
+        'mails',
+        list.map((to) => ({ payload: { to }, dedupe: { key: to, for: '5m', onDuplicate: 'update' } })),
+      )
+    const plain = () =>
+      sluice.enqueueMany(
+        tx,
+        'mails',
+        list.map((to) => ({ payload: { to }, delay: '5m' })),
+      )
+    unrun(() => expectTypeOf(keyed()).resolves.toEqualTypeOf<EnqueueResult[]>())
+    unrun(() => expectTypeOf(inline()).resolves.toEqualTypeOf<EnqueueResult[]>())
+    unrun(() => expectTypeOf(plain()).resolves.toEqualTypeOf<string[]>())
+  })
+
   test('returns an id or an outcome, where only the call knows whether there is a key', () => {
     const either = (options: EnqueueOptions | DedupedOptions) => sluice.enqueue(tx, 'mails', mail, options)
     expectTypeOf(either).returns.resolves.toEqualTypeOf<string | EnqueueResult>()

@@ -121,6 +121,13 @@ describe('the documentation', () => {
     expect(steps.reduce((sum, words) => sum + words, readme)).toBeLessThanOrEqual(4_000)
   })
 
+  test.for(['relay', 'inbox'])('has a way that works at the top of the page on %s, in 600 words', (page) => {
+    const [top = '', ...rest] = pageOf(page).split('\n## Options\n')
+    expect(rest).toHaveLength(1)
+    expect(top).toContain('\n## Begin\n')
+    expect(top.trim().split(/\s+/).length).toBeLessThanOrEqual(600)
+  })
+
   test('quotes tests by their names', () => {
     const quotes = PAGES.flatMap(({ path, text }) =>
       [...text.replaceAll(/\s+/g, ' ').matchAll(QUOTE)].map(([, name = '', file = '']) => ({ path, name, file })),
@@ -178,6 +185,14 @@ describe('the documentation', () => {
     })
     expect(shown.length).toBeGreaterThan(5)
     for (const { file, code } of shown) expect(code, file).toBe(read(join(ROOT, file)).replace(/^(?:\/\/.*\n)+\n/, ''))
+  })
+
+  test('shows no `using`, which the oldest Node that is supported cannot read', () => {
+    const examples = readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => ({ path: `examples/${file}`, code: read(join(ROOT, 'examples', file)) }))
+    const programs = [...examples, ...PAGES.filter(({ path }) => path.startsWith('docs/')).flatMap(codeOf)]
+    expect(programs.filter(({ code }) => /^ *(?:await )?using \w+ =/m.test(code)).map(({ path }) => path)).toEqual([])
   })
 
   test('has programs that compile', async () => {
@@ -260,7 +275,7 @@ const TEST_FILE = /^\/\/ (test\/[\w/-]+\.test\.ts)\n/
 const EXAMPLE_FILE = /^\/\/ (examples\/[\w/-]+\.ts)\n/
 
 /** The first line of a program that others import. */
-const NAME = /^\/\/ ([\w-]+\.ts)\n/
+const NAME = /^\/\/ ([\w.-]+\.ts)\n/
 
 /** A whole program as it is; a part of one among the names that it may take for granted, and does not import itself. */
 function program(code: string): string {

@@ -12,6 +12,10 @@ const CALLS = [
     "sluice.enqueue(own, 'emails', ada)",
     '(method) enqueue<"emails", undefined>(tx: OpenTransaction, queue: "emails", payload: { to: string; }, options?: EnqueueOptions | undefined): Promise<string>',
   ],
+  [
+    "sluice.enqueueMany(own, 'emails', [{ payload: ada }])",
+    '(method) enqueueMany<"emails", undefined>(tx: OpenTransaction, queue: "emails", messages: ',
+  ],
   ["sluice.pipeline('emails')", '(method) pipeline<"emails", undefined, undefined>(name: "emails", '],
   [
     "sluice.pipeline('emails', { mode: 'leased' }).handle(() => undefined)",
@@ -30,6 +34,23 @@ const CALLS = [
     '(method) claim<"emails">(queue: "emails", options?: ClaimOptions): Promise<Claim<{ to: string; }> | undefined>',
   ],
   ['sluice.stop()', '(method) stop('],
+  ['sluice.operate.status()', '(method) status(options?: { readonly queue?: "emails" | "reports" | '],
+  ["sluice.operate.by('ada').now()", '(method) now(): Promise<Date>'],
+  ["sluice.operate.queues.pause('emails')", '(method) pause(queue: "emails" | "reports" | '],
+  ["sluice.operate.queues.settings.get('emails')", '(method) get(queue: "emails" | "reports" | '],
+  ["sluice.operate.messages.cancel('emails', '1')", '(method) cancel(queue: "emails" | "reports" | '],
+  [
+    "sluice.operate.deadLetters.redrive({ queue: 'emails' })",
+    '(method) redrive(choice: DeadLetterChoice<"emails" | "reports" | ',
+  ],
+  ["sluice.operate.claims.release('emails', '1')", '(method) release(queue: "emails" | "reports" | '],
+  ["sluice.operate.history.get('emails', '1')", '(method) get(queue: "emails" | "reports" | '],
+  ['sluice.operate.workers.list()', '(method) list(options?: '],
+  ['sluice.operate.audit.list()', '(method) list(options?: '],
+  ["sluice.schedules.pause('nightly')", '(method) pause(name: string, '],
+  ["sluice.streams.read('orders')", '(method) read<"orders">(stream: "orders", '],
+  ["sluice.groups.resume('orders', 'billing')", '(method) resume(stream: "orders", group: string, '],
+  ["sluice.endpoints.enable('emails', 'acme')", '(method) enable(queue: "emails" | "reports", '],
 ] as const
 
 const HEAD = `import { createSluice, queueOf, type Destination } from '../../src/index.ts'

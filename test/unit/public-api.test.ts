@@ -161,6 +161,7 @@ test('the main entry exports these types', () => {
       "MessageToEnqueue",
       "Messages",
       "MessagesOptions",
+      "MessagesWith",
       "Metrics",
       "MigrateResult",
       "MigrationCheck",

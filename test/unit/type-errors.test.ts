@@ -48,6 +48,19 @@ const WRONG = [
     "Object literal may only specify known properties, and 'fro' does not exist in type 'Dedupe'.",
   ],
   [
+    "sluice.enqueueMany(own, 'emails', [{ payload: ada, delai: '5m' }])",
+    "Object literal may only specify known properties, but 'delai' does not exist in type 'MessageToEnqueue<{ to: string; }>'. Did you mean to write 'delay'?",
+  ],
+  ["sluice.enqueueMany(own, 'emails', [{ payload: { to: 5 } }])", "Type 'number' is not assignable to type 'string'."],
+  [
+    "sluice.enqueueMany(own, 'emails', [{ payload: ada, dedupe: { key: 'a', fro: '5m' } }])",
+    "Object literal may only specify known properties, and 'fro' does not exist in type 'Dedupe'.",
+  ],
+  [
+    "sluice.enqueueMany(own, 'emails', [{ payload: ada }, { payload: ada, dedupe: { key: 'a' } }])",
+    "Property 'dedupe' is missing in type '{ payload: { to: string; }; }' but required in type 'DedupedMessage<{ to: string; }>'.",
+  ],
+  [
     "sluice.pipeline('email')",
     `Argument of type '"email"' is not assignable to parameter of type '"emails" | "reports"'.`,
   ],
