@@ -3,8 +3,9 @@ import { join } from 'node:path'
 import type { Metafile } from 'esbuild'
 
 /** The licences of the packages from which something was built. */
-export function licencesOf({ inputs }: Metafile): string {
-  const packages = Object.keys(inputs).flatMap((file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [])
+export function licencesOf(metafiles: readonly Metafile[]): string {
+  const inputs = metafiles.flatMap((metafile) => Object.keys(metafile.inputs))
+  const packages = inputs.flatMap((file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [])
   return [...new Set(packages)].map(licenceOf).join('\n\n')
 }
 

@@ -34,6 +34,6 @@ export async function copyPgListen(folder: string): Promise<void> {
     metafile: true,
     outfile,
   })
-  writeFileSync(outfile, `/*\n${licencesOf(metafile)}\n*/\n${readFileSync(outfile, 'utf8')}`)
+  writeFileSync(outfile, `/*\n${licencesOf([metafile])}\n*/\n${readFileSync(outfile, 'utf8')}`)
   writeFileSync(join(folder, 'pg-listen.js'), `import copy from './pg-listen.cjs'\nexport default copy\n`)
 }

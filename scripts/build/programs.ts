@@ -1,8 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { build, type Plugin } from 'esbuild'
-import { MIGRATIONS, ROLES } from '../../src/migrate/sql-files.ts'
+import { type BuildOptions, build, type Metafile } from 'esbuild'
+import { lateKysely } from './late-kysely.ts'
 import { licencesOf } from './licences.ts'
+import { oneCore } from './one-core.ts'
+import { PACKED_SQL } from './packed-sql.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -12,34 +14,26 @@ const EMBEDDED = ['kysely', 'rxjs']
 /** The modules of RxJS, of which only what is used is kept. For Node the package names one file of all. */
 const ALIAS = { rxjs: join(ROOT, 'node_modules/rxjs/dist/esm/index.js') }
 
-/** A bundled application has no `migrations/` beside it, so their text is in the program. */
-const EMBEDDED_SQL: Plugin = {
-  name: 'embedded SQL',
-  setup({ onLoad }) {
-    onLoad({ filter: /[\\/]migrate[\\/]sql-files\.ts$/ }, () => ({
-      contents: `export const MIGRATIONS = ${JSON.stringify(MIGRATIONS)}\nexport const ROLES = ${JSON.stringify(ROLES)}\n`,
-    }))
-  },
-}
-
 /** Joins the modules of each entry. What several entries need, or an `import()` loads, is in a chunk. */
 export async function joinPrograms(entries: readonly string[], folder: string): Promise<void> {
+  const metafiles: Metafile[] = []
+  const options: BuildOptions = { absWorkingDir: ROOT, platform: 'node', target: 'node22.12' }
   const { metafile } = await build({
-    absWorkingDir: ROOT,
+    ...options,
     entryPoints: Object.fromEntries(entries.map((entry) => [entry, `src/${entry}.ts`])),
     outdir: folder,
     chunkNames: 'chunks/[name]-[hash]',
     bundle: true,
     splitting: true,
     format: 'esm',
-    platform: 'node',
-    target: 'node22.12',
     external: ['#pg-listen', ...packagesToFind()],
     alias: ALIAS,
-    plugins: [EMBEDDED_SQL],
+    plugins: [PACKED_SQL, lateKysely(options, (inner) => metafiles.push(inner)), oneCore(join(ROOT, 'src'), entries)],
+    // Such an import brings no code of its own, and keeps the chunks together all the same.
+    logOverride: { 'ignored-bare-import': 'silent' },
     metafile: true,
   })
-  writeFileSync(join(folder, 'licences.txt'), `${licencesOf(metafile)}\n`)
+  writeFileSync(join(folder, 'licences.txt'), `${licencesOf([metafile, ...metafiles])}\n`)
 }
 
 /** The packages that Node finds when the program runs. */

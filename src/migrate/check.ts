@@ -19,7 +19,7 @@ import {
 import type { Execute } from '../table/statement.ts'
 import { blockersOfSchema } from './blockers-of-schema.ts'
 import { grantFor } from './grant-for.ts'
-import { MIGRATIONS } from './sql-files.ts'
+import { migrationFiles } from './sql-files.ts'
 
 export type { BlockingSession, VersionInUse }
 
@@ -73,7 +73,9 @@ interface Waiting {
 
 async function check(execute: Execute, waiting: Waiting): Promise<MigrationCheck> {
   const schema = await readSchema(execute)
-  const pending = MIGRATIONS.slice(schema?.version ?? 0).map(({ name }) => name)
+  const pending = migrationFiles()
+    .slice(schema?.version ?? 0)
+    .map(({ name }) => name)
   const problem = await problemOf(execute, schema, pending.length > 0)
   const versions = schema === undefined ? [] : await waiting.versions()
   const blocking = {

@@ -3,7 +3,7 @@ import { connectionOf } from '../basics/connection-of.ts'
 import { recordMigrationSql, withPinnedSearchPath } from '../table/schema.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { MigrateResult } from './migrator.ts'
-import { MIGRATIONS, type SqlFile } from './sql-files.ts'
+import { migrationFiles, type SqlFile } from './sql-files.ts'
 
 export type { MigrateResult }
 
@@ -41,5 +41,5 @@ export async function migrate(
  * migrate} knows later which have been run.
  */
 export function migrationSql(): readonly SqlFile[] {
-  return MIGRATIONS.map(({ name, sql }) => ({ name, sql: withPinnedSearchPath(sql + recordMigrationSql(name)) }))
+  return migrationFiles().map(({ name, sql }) => ({ name, sql: withPinnedSearchPath(sql + recordMigrationSql(name)) }))
 }

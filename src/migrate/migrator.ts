@@ -1,7 +1,8 @@
-import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, PostgresDialect, sql } from 'kysely'
-import { type Migration, Migrator } from 'kysely/migration'
+import type { Kysely, MigrationLockOptions, PostgresAdapter } from 'kysely'
+import type { Migration } from 'kysely/migration'
 import pg from 'pg'
 import { Backoff } from '../basics/backoff.ts'
+import { kysely } from '../basics/kysely.ts'
 import { pause } from '../basics/pause.ts'
 import { SilenceWatch } from '../connection/silence.ts'
 import { Sockets } from '../connection/sockets.ts'
@@ -23,7 +24,9 @@ import { readSession } from '../table/session/session.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { MigrationFailure, metLock } from './failure.ts'
-import { MIGRATIONS } from './sql-files.ts'
+import { migrationFiles } from './sql-files.ts'
+
+const parts = kysely()
 
 /** What a call of `migrate` has done. */
 export interface MigrateResult {
@@ -88,7 +91,7 @@ async function attempt(
   const failure = new MigrationFailure()
   try {
     await assertReachable(pool)
-    const db = new Kysely<unknown>({ dialect: new Dialect({ pool }), log: failure.log })
+    const db = new parts.Kysely<unknown>({ dialect: new Dialect({ pool }), log: failure.log })
     const run: MigrationRun = { lockWaitMs, failure, servedBy: (pid) => watch?.servedBy(pid) }
     return await db.transaction().execute((transaction) => migrateInside(transaction, run))
   } catch (error) {
@@ -112,7 +115,7 @@ async function migrateInside(
   { lockWaitMs, failure, servedBy }: MigrationRun,
 ): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
-    (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
+    (await db.executeQuery<Record<string, unknown>>(parts.CompiledQuery.raw(query.text, [...params]))).rows
   await execute(PIN_SEARCH_PATH, [])
   await execute(BOUND_MIGRATION, [])
   servedBy((await readSession(execute, '')).pid)
@@ -131,7 +134,7 @@ async function migrateInside(
 }
 
 async function runMigrator(db: Kysely<unknown>, failure: MigrationFailure): Promise<readonly string[]> {
-  const { error, results = [] } = await new Migrator({
+  const { error, results = [] } = await new parts.Migrator({
     db,
     provider: { getMigrations: async () => migrations() },
     migrationTableSchema: 'sluice',
@@ -147,7 +150,10 @@ async function runMigrator(db: Kysely<unknown>, failure: MigrationFailure): Prom
 
 function migrations(): Record<string, Migration> {
   return Object.fromEntries(
-    MIGRATIONS.map(({ name, sql: text }) => [name, { up: async (db) => void (await sql.raw(text).execute(db)) }]),
+    migrationFiles().map(({ name, sql: text }) => [
+      name,
+      { up: async (db) => void (await parts.sql.raw(text).execute(db)) },
+    ]),
   )
 }
 
@@ -166,7 +172,7 @@ function lostConnection(cause: unknown): SluiceError {
   return new SluiceError('UNREACHABLE', sentence, { cause })
 }
 
-class Dialect extends PostgresDialect {
+class Dialect extends parts.PostgresDialect {
   override createAdapter(): PostgresAdapter {
     return new Adapter()
   }
@@ -176,7 +182,7 @@ class Dialect extends PostgresDialect {
  * Every Kysely migrator takes the same advisory lock, so an application that calls {@link migrate} inside a Kysely
  * migration of its own would wait for itself. Sluice takes a lock of its own instead, before the migrator starts.
  */
-class Adapter extends PostgresAdapter {
+class Adapter extends parts.PostgresAdapter {
   override async acquireMigrationLock(_db: Kysely<unknown>, _options: MigrationLockOptions): Promise<void> {}
   override async releaseMigrationLock(_db: Kysely<unknown>, _options: MigrationLockOptions): Promise<void> {}
 }

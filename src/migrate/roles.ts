@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { closeClient, executeOn, openClient } from '../connection/open-client.ts'
 import { checkSchema } from '../table/schema.ts'
-import { ROLES } from './sql-files.ts'
+import { rolesSql } from './sql-files.ts'
 
 /**
  * Creates the four roles, unless they exist, and grants each what it needs in this database.
@@ -13,7 +13,7 @@ export async function grantRoles(connection: pg.ClientConfig): Promise<void> {
   const execute = executeOn(client)
   try {
     await checkSchema(execute)
-    await execute({ name: 'sluice_roles', text: ROLES }, [])
+    await execute({ name: 'sluice_roles', text: rolesSql() }, [])
   } finally {
     await closeClient(client)
   }

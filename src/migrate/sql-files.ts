@@ -13,13 +13,17 @@ export interface SqlFile {
 const FOLDER = new URL('../../migrations/', import.meta.url)
 
 /** The files of `migrations/`, in order. */
-export const MIGRATIONS: readonly SqlFile[] = readdirSync(FOLDER)
-  .filter((file) => file.endsWith('.sql'))
-  .sort()
-  .map((file) => ({ name: file.slice(0, -'.sql'.length), sql: read(file) }))
+export function migrationFiles(): readonly SqlFile[] {
+  return readdirSync(FOLDER)
+    .filter((file) => file.endsWith('.sql'))
+    .sort()
+    .map((file) => ({ name: file.slice(0, -'.sql'.length), sql: read(file) }))
+}
 
 /** `migrations/roles/roles.sql` */
-export const ROLES: string = read('roles/roles.sql')
+export function rolesSql(): string {
+  return read('roles/roles.sql')
+}
 
 function read(file: string): string {
   return readFileSync(new URL(file, FOLDER), 'utf8')

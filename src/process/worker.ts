@@ -16,7 +16,7 @@ import { BacklogMonitor } from '../services/backlog.ts'
 import { Settings } from '../settings/settings.ts'
 import { definitionOf, refuseQueueOfGroup } from '../source/of-plan.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
-import { checkSchema, readServerVersion } from '../table/schema.ts'
+import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import { readCancelRequests } from '../table/worker/cancel-requests.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
@@ -221,16 +221,15 @@ export class Worker {
   }
 
   async #register(execute: Execute): Promise<void> {
-    await checkSchema(execute)
-    this.#serverVersion = await readServerVersion(execute)
+    const { serverVersion } = await checkSchema(execute)
+    this.#serverVersion = serverVersion
     const { config, alphabet } = this.#shared
     const [name, host] = [config.name, hostname()]
-    await alphabet.learn(execute, [name, host])
+    await Promise.all([alphabet.learn(execute, [name, host]), this.#settings.load(execute)])
     const identity = { name: alphabet.fit(name), host: alphabet.fit(host), pid: process.pid, version: VERSION }
     this.#id = await workerIdOf(execute, identity, this.#id)
     const { control, sleepers } = this.#wakeUps
     await registerWorker(execute, this.#id, identity, sleepers.queues, control.shared, this.#runtime.inHand.kept)
-    await this.#settings.load(execute)
   }
 }
 

@@ -13,13 +13,8 @@ const OLDEST_SERVER = 14
 export interface InstalledSchema {
   readonly version: number
   readonly oldestClient: number
-}
-
-/** The server's version as a number, 170004 for 17.4. */
-export async function readServerVersion(execute: Execute): Promise<number> {
-  const [server] = await execute(READ_SERVER, [])
-  if (server === undefined) throw new TypeError('The server returned no version')
-  return numberOf(server, 'version_num')
+  /** The server's version as a number, 170004 for 17.4. */
+  readonly serverVersion: number
 }
 
 /**
@@ -30,7 +25,8 @@ export async function readServerVersion(execute: Execute): Promise<number> {
 export async function readSchema(execute: Execute): Promise<InstalledSchema | undefined> {
   const [server] = await execute(READ_SERVER, [])
   if (server === undefined) throw new TypeError('The server returned no version')
-  const major = Math.floor(numberOf(server, 'version_num') / 10_000)
+  const serverVersion = numberOf(server, 'version_num')
+  const major = Math.floor(serverVersion / 10_000)
   if (major < OLDEST_SERVER) {
     throw new SluiceError(
       'SERVER_TOO_OLD',
@@ -40,7 +36,7 @@ export async function readSchema(execute: Execute): Promise<InstalledSchema | un
   if (numberOf(server, 'installed') === 0) return undefined
   if (numberOf(server, 'released') === 0) throw unreleased()
   const [row] = await execute(READ_VERSION, [])
-  return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client') }
+  return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client'), serverVersion }
 }
 
 function unreleased(): SluiceError {
@@ -82,7 +78,7 @@ export async function readRights(execute: Execute): Promise<MigrationRights> {
  * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW or SCHEMA_UNRELEASED, each with
  * what to do.
  */
-export async function checkSchema(execute: Execute): Promise<void> {
+export async function checkSchema(execute: Execute): Promise<InstalledSchema> {
   const installed = await readSchema(execute)
   if (installed === undefined) throw await readSchemaMissing(execute)
   if (installed.version < SCHEMA_VERSION) {
@@ -92,6 +88,7 @@ export async function checkSchema(execute: Execute): Promise<void> {
     )
   }
   assertServed(installed)
+  return installed
 }
 
 /** @throws SluiceError SCHEMA_TOO_NEW if the installed schema no longer serves this library. */

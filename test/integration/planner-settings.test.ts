@@ -3,7 +3,7 @@ import { describe, expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Session } from '../../src/session/session.ts'
 import { claimSettings, handlerSettings } from '../../src/table/planner.ts'
-import { readServerVersion } from '../../src/table/schema.ts'
+import { checkSchema } from '../../src/table/schema.ts'
 import { explain, recorded } from '../support/plans/explain.ts'
 import { expectPlanned, load, STATEMENTS, WRITES } from '../support/plans/planned.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -50,7 +50,7 @@ const test = base
     await client.connect()
     const facts = await load(client, SCALE)
     await client.query('ANALYZE sluice.message')
-    const serverVersion = await readServerVersion(executeOn(client))
+    const { serverVersion } = await checkSchema(executeOn(client))
     const { rows } = await client.query<{ compiles: boolean }>(`SELECT pg_jit_available() AS compiles`)
     await client.end()
     return { facts, serverVersion, compiles: rows[0]!.compiles }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { grantRoles } from '../../migrate/roles.ts'
-import { ROLES } from '../../migrate/sql-files.ts'
+import { rolesSql } from '../../migrate/sql-files.ts'
 import { connected } from '../connect.ts'
 import { print } from '../output.ts'
 
@@ -15,7 +15,7 @@ export function addRoles(program: Command): void {
     .option('--print', 'print it as plain SQL, for another tool; needs no database')
     .addHelpText('after', EXAMPLES)
     .action((options: { readonly print?: true }, command: Command) =>
-      options.print ? print(ROLES.trimEnd()) : applyRoles(command),
+      options.print ? print(rolesSql().trimEnd()) : applyRoles(command),
     )
 }
 

@@ -1,16 +1,6 @@
-import {
-  type CompiledQuery,
-  type DatabaseConnection,
-  type Dialect,
-  type Driver,
-  Kysely,
-  PostgresAdapter,
-  PostgresIntrospector,
-  PostgresQueryCompiler,
-  type QueryResult,
-  Transaction,
-} from 'kysely'
+import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult, Transaction } from 'kysely'
 import type pg from 'pg'
+import { kysely } from '../../basics/kysely.ts'
 import { SluiceError } from '../../errors.ts'
 
 /**
@@ -18,15 +8,16 @@ import { SluiceError } from '../../errors.ts'
  * client decides at each statement whether it may run.
  */
 export function kyselyOn<Database>(client: pg.ClientBase): Transaction<Database> {
+  const parts = kysely()
   const driver = new BatchDriver(client)
   const dialect: Dialect = {
-    createAdapter: () => new PostgresAdapter(),
+    createAdapter: () => new parts.PostgresAdapter(),
     createDriver: () => driver,
-    createIntrospector: (kysely) => new PostgresIntrospector(kysely),
-    createQueryCompiler: () => new PostgresQueryCompiler(),
+    createIntrospector: (db) => new parts.PostgresIntrospector(db),
+    createQueryCompiler: () => new parts.PostgresQueryCompiler(),
   }
-  const executor = new Kysely<Database>({ dialect }).getExecutor()
-  return new Transaction<Database>({ config: { dialect }, dialect, driver, executor })
+  const executor = new parts.Kysely<Database>({ dialect }).getExecutor()
+  return new parts.Transaction<Database>({ config: { dialect }, dialect, driver, executor })
 }
 
 /** Kysely never calls the transaction methods: a `Transaction` refuses `transaction()` itself. */

@@ -33,8 +33,7 @@ export async function newWorkerId(execute: Execute): Promise<number> {
 
 /** Sets up the session of a control connection, unless it is shared. */
 export async function configureControl(execute: Execute): Promise<void> {
-  await execute(CONFIGURE, [])
-  await execute(CONFIGURE_PLANNER, [])
+  await Promise.all([execute(CONFIGURE, []), execute(CONFIGURE_PLANNER, [])])
 }
 
 /**

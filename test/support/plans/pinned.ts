@@ -3,7 +3,7 @@ import { executeOn } from '../../../src/connection/open-client.ts'
 import type { PriorityFloor } from '../../../src/table/claim/claim.ts'
 import { type SlotPosition, WHOLE_QUEUE_SLOT } from '../../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
-import { readServerVersion } from '../../../src/table/schema.ts'
+import { checkSchema } from '../../../src/table/schema.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { keysOf } from '../rows/claim-session.ts'
 import { test as base } from '../servers/undisturbed.ts'
@@ -48,7 +48,7 @@ export const test = base.extend('pinned', { scope: 'file' }, async ({ database }
   return {
     client,
     execute: executeOn(client),
-    serverVersion: await readServerVersion(executeOn(client)),
+    serverVersion: (await checkSchema(executeOn(client))).serverVersion,
     clean: await fill(client, { queue: 'clean', key: same[0], slot, dead: 0 }),
     dead: await fill(client, { queue: 'dead', key: same[0], slot, dead: DEAD }),
     explain: async (send, target, mode) => explain(client, await recorded((execute) => send(execute, target)), mode),

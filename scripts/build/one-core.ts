@@ -1,0 +1,40 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Plugin } from 'esbuild'
+
+/**
+ * Keeps together what `index.ts` needs. esbuild makes a chunk for each set of entries that share modules: 34 for the index
+ * alone, each of which Node finds, reads and links apart. So every entry, and whatever an `import()` loads, is made to need
+ * the index, as who uses it does anyway.
+ *
+ * @param source the folder of sources
+ * @param entries below it, without an extension
+ */
+export function oneCore(source: string, entries: readonly string[]): Plugin {
+  const index = join(source, 'index.ts')
+  const beside = new Set([...entries.map((entry) => join(source, `${entry}.ts`)), ...loadedLate(source)])
+  beside.delete(index)
+  return {
+    name: 'one core',
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /^one core$/ }, () => ({ path: index }))
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        if (!beside.has(path)) return
+        const program = readFileSync(path, 'utf8')
+        return { contents: program.replace(/^(#!.*\n)?/, "$1import 'one core';"), loader: 'ts' }
+      })
+    },
+  }
+}
+
+/** What an `import()` of a source loads. */
+function loadedLate(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => join(folder, file))
+    .flatMap((file) =>
+      [...readFileSync(file, 'utf8').matchAll(/\bimport\('(\.[^']+)'\)/g)].map(([, path = '']) =>
+        join(dirname(file), path),
+      ),
+    )
+}
