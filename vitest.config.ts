@@ -42,11 +42,16 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 30_000 } },
     projects: [
-      // They share what they load: to load it takes longer than most of them.
+      // Files without plans and costs share what a process has loaded: to load it takes half a second of the processor
+      // for each file on a server, and longer than most of the unit tests.
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], isolate: false } },
       {
         extends: true,
-        test: { name: 'integration', ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF) },
+        test: {
+          name: 'integration',
+          ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF),
+          isolate: false,
+        },
       },
       { extends: true, test: { name: 'proof', ...onServer(PROOF) } },
     ],
