@@ -32,8 +32,8 @@ export default defineConfig({
   test: {
     environment: 'node',
     pool: 'forks',
-    // Twice the cores of a small machine: a test file needs half of one, because it mostly waits for other processes.
-    maxWorkers: 4,
+    // More than twice the cores of a small machine: a test file needs a third of one, because it mostly waits.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     maxConcurrency: 8,
     // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for
