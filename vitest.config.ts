@@ -32,8 +32,8 @@ export default defineConfig({
   test: {
     environment: 'node',
     pool: 'forks',
-    // Twice the cores of a small machine: a test file needs half of one, because it mostly waits for other processes.
-    maxWorkers: 4,
+    // More than twice the cores of a small machine: a test file needs a third of one, because it mostly waits.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     maxConcurrency: 8,
     // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for
@@ -42,11 +42,16 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 30_000 } },
     projects: [
-      // They share what they load: to load it takes longer than most of them.
+      // Files without plans and costs share what a process has loaded: to load it takes half a second of the processor
+      // for each file on a server, and longer than most of the unit tests.
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], isolate: false } },
       {
         extends: true,
-        test: { name: 'integration', ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF) },
+        test: {
+          name: 'integration',
+          ...onServer(['test/{dashboard,integration}/**/*.test.ts'], PROOF),
+          isolate: false,
+        },
       },
       { extends: true, test: { name: 'proof', ...onServer(PROOF) } },
     ],
