@@ -3,6 +3,7 @@ import type { NatsConnection } from '@nats-io/transport-node'
 import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
@@ -32,7 +33,7 @@ export function nats(options: NatsOptions): Destination {
     system: 'nats',
     keepsOrder: true,
     cloudEventHeader,
-    open: () => open(options, servers),
+    open: (signal) => open(options, servers, signal),
   })
 }
 
@@ -51,11 +52,17 @@ function checkSubject(subject: unknown): void {
   if (wrong !== undefined) throw expected('OPTION_INVALID', 'nats.subject', wrong, subject, REMEDY)
 }
 
-async function open(options: NatsOptions, servers: readonly string[]): Promise<DestinationConnection> {
+async function open(
+  options: NatsOptions,
+  servers: readonly string[],
+  signal: AbortSignal,
+): Promise<DestinationConnection> {
   const connection = await connectOnce(servers, options.connection)
   try {
     const publisher = new NatsPublisher(connection, options)
-    await publisher.ready()
+    await untilAborted(publisher.ready(), signal)
+    // A server that was stopped meanwhile says nothing, and this has no limit of its own.
+    if (signal.aborted) throw new Error('no connection in time')
     await checkStream(connection, options)
     return publisher
   } catch (error) {
