@@ -140,17 +140,20 @@ $$;
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
 -- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
 -- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
--- each the same share.
+-- each the same share, with one more to the first ones, and the next claim begins behind these. others: messages without a
+-- tenant have a share like those of the tenants, rounded by chance.
 CREATE FUNCTION sluice_private.pick_tenants(
-  queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
-  OUT wait_ms double precision, OUT wrapped boolean
+  queue text, most integer, settings sluice.queue, others boolean, INOUT turn text, OUT tenants text[], OUT shares integer[],
+  OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   began text := turn;
+  most_tenants integer := most - others::integer;
   candidate text;
   room integer;
+  extra integer;
   waiting integer := 0;
   given integer;
   token_wait double precision;
@@ -196,15 +199,18 @@ BEGIN
         waiting := waiting + 1;
       END IF;
       turn := candidate;
-      EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+      EXIT WHEN cardinality(tenants) = most_tenants OR waiting = 200;
     END LOOP;
-    EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+    EXIT WHEN cardinality(tenants) = most_tenants OR waiting = 200;
   END LOOP;
   IF waiting = 200 THEN
     wait_ms := least(wait_ms, 100);
   END IF;
+  of_others := CASE WHEN others THEN greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())) ELSE 0 END;
+  extra := (most - of_others) % greatest(1, cardinality(tenants));
   FOR at IN 1..cardinality(tenants) LOOP
-    given := least(shares[at], (most + cardinality(tenants) - 1) / cardinality(tenants));
+    given := least(shares[at], (most - of_others) / cardinality(tenants) + (at <= extra)::integer);
+    turn := CASE WHEN at = extra AND waiting < 200 THEN tenants[at] ELSE turn END;
     IF settings.tenant_rate IS NOT NULL AND given > 0 THEN
       SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice_private.take_tokens(
         queue, tenants[at], given, settings.tenant_rate, coalesce(settings.tenant_rate_ms, 1000),
@@ -255,7 +261,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   by_worker boolean := turn IS NOT NULL;
   -- Whether messages without a tenant take part.
-  others boolean;
+  others boolean := false;
+  of_others integer;
   any_keyed boolean := EXISTS (
     SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
       ORDER BY m.slot, m.id LIMIT 1) k
@@ -281,16 +288,17 @@ BEGIN
     shares := '{}';
     wrapped := false;
   ELSE
-    SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-    FROM sluice_private.pick_tenants(queue, most, settings, turn) p;
+    SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped, p.of_others
+    INTO tenants, shares, turn, wait_ms, wrapped, of_others
+    FROM sluice_private.pick_tenants(queue, most, settings, others, turn) p;
   END IF;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart IS NOT TRUE AND cardinality(tenants) = 0 THEN
     others := (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}';
   END IF;
   IF others THEN
+    shares := CASE WHEN cardinality(tenants) = 0 THEN most ELSE of_others END || shares;
     tenants := ''::text || tenants;
-    shares := greatest(1, most / cardinality(tenants)) || shares;
   END IF;
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
   IF granted > 0 THEN

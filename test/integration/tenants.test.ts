@@ -121,6 +121,24 @@ describe('tenants', () => {
     expect(order.slice(0, 18).filter((payload) => payload !== 'burst')).toHaveLength(10)
   })
 
+  test.for([2, 3, 5])(
+    'have even shares of claims of %i beside messages without a tenant',
+    async (batchSize, { queue, database, sluice }) => {
+      await setQueueColumns(database, queue, { tenant_concurrency: 1_000 })
+      for (const tenant of ['a', 'b']) await put(sluice, queue, Array(40).fill(tenant), { tenant })
+      await put(sluice, queue, Array(40).fill('none'))
+      const order: unknown[] = []
+      await sluice
+        .pipeline(queue, { batchSize })
+        .handle(({ payload }) => {
+          order.push(payload)
+        })
+        .runOnce()
+      const counts = ['a', 'b', 'none'].map((name) => order.slice(0, 60).filter((one) => one === name).length)
+      expect(Math.min(...counts), String(counts)).toBeGreaterThanOrEqual(12)
+    },
+  )
+
   test('come one after another in claims of one', async ({ queue, database, sluice }) => {
     await setQueueColumns(database, queue, { tenant_concurrency: 5 })
     for (const tenant of ['a', 'b', 'c']) await put(sluice, queue, [tenant, tenant, tenant], { tenant })
