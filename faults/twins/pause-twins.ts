@@ -4,7 +4,7 @@ export const HEARS_BY_NOTIFICATION = {
   name: 'hears-by-notification',
   title: 'a worker that learns of a pause by notification alone',
   edits: [
-    { file: 'process/worker.ts', from: '    await this.#settings.load(execute)\n', to: '' },
+    { file: 'process/worker.ts', from: ', this.#settings.load(execute)])', to: '])' },
     { file: 'wake-up/sleepers.ts', from: '      settings?.update(polled.settings)\n', to: '' },
   ],
   caught: ['while paused'],
