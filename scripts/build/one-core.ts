@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Plugin } from 'esbuild'
 
 /**
- * Keeps together what `index.ts` needs. esbuild makes a chunk for each set of entries that share modules: 34 for the index
+ * Keeps together what `index.ts` needs. esbuild makes a chunk for each set of entries that share modules: 30 for the index
  * alone, each of which Node finds, reads and links apart. So every entry, and whatever an `import()` loads, is made to need
  * the index, as who uses it does anyway.
  *
