@@ -41,8 +41,9 @@ async function startCounted(database: TestDatabase): Promise<Counted> {
   const wire = new WireLog()
   const sluice = startTestSluice(database, { connection: wire.connection(database.url) })
   await sluice.start()
-  // The listener comes up by itself a second after the start, as nothing sleeps yet. Its self-test is a notification, upon which the settings are read: all of it belongs
-  // to the start. Nothing is asked of the server while that is on its way, so it would count as quiet.
+  // The listener comes up a second after the start, because nothing sleeps yet. Its self-test is a notification, upon which
+  // the settings are read: all of it belongs to the start. While that is on its way nothing is asked of the server, so
+  // it would count as quiet.
   await vi.advanceTimersByTimeAsync(1_000)
   await wire.notified('sluice listener')
   const counted: Counted = {
