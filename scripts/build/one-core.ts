@@ -5,7 +5,7 @@ import type { Plugin } from 'esbuild'
 /**
  * Keeps together what `index.ts` needs. esbuild makes a chunk for each set of entries that share modules: 30 for the index
  * alone, each of which Node finds, reads and links apart. So every entry, and whatever an `import()` loads, is made to need
- * the index, as who uses it does anyway.
+ * the index, which their users import anyway.
  *
  * @param source the folder of sources
  * @param entries below it, without an extension
