@@ -139,18 +139,19 @@ $$;
 -- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
 -- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
--- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
--- each the same share, with one more to the first ones, and the next claim begins behind these. others: messages without a
--- tenant have a share like those of the tenants, rounded by chance.
+-- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. If the
+-- tenants could take more than the claim asks for, each gets the same share. What is left over goes to the first tenants,
+-- one each, and the next claim begins behind them. others: how many messages without a tenant may be claimed. They have a
+-- share like that of a tenant, rounded by chance, if there are so many.
 CREATE FUNCTION sluice_private.pick_tenants(
-  queue text, most integer, settings sluice.queue, others boolean, INOUT turn text, OUT tenants text[], OUT shares integer[],
+  queue text, most integer, settings sluice.queue, others integer, INOUT turn text, OUT tenants text[], OUT shares integer[],
   OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   began text := turn;
-  most_tenants integer := most - others::integer;
+  most_tenants integer := most - (others > 0)::integer;
   candidate text;
   room integer;
   extra integer;
@@ -206,7 +207,7 @@ BEGIN
   IF waiting = 200 THEN
     wait_ms := least(wait_ms, 100);
   END IF;
-  of_others := CASE WHEN others THEN greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())) ELSE 0 END;
+  of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));
   extra := (most - of_others) % greatest(1, cardinality(tenants));
   FOR at IN 1..cardinality(tenants) LOOP
     given := least(shares[at], (most - of_others) / cardinality(tenants) + (at <= extra)::integer);
@@ -248,6 +249,15 @@ BEGIN
 END
 $$;
 
+-- How many messages without a tenant may be claimed beside those of tenants. keyed: some have an ordering key; how many of
+-- those are free only their claim finds out.
+CREATE FUNCTION sluice_private.room_beside_tenants(queue text, most integer, keyed boolean) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN keyed THEN most ELSE cardinality(sluice_private.untenanted(queue, most)) END;
+END
+$$;
+
 -- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
 -- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
 -- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
@@ -260,8 +270,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   by_worker boolean := turn IS NOT NULL;
-  -- Whether messages without a tenant take part.
-  others boolean := false;
+  -- How many messages without a tenant take part.
+  others integer := 0;
   of_others integer;
   any_keyed boolean := EXISTS (
     SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
@@ -280,10 +290,10 @@ BEGIN
     RETURN;
   END IF;
   IF apart THEN
-    others := (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}';
+    others := sluice_private.room_beside_tenants(queue, most, any_keyed AND keyed_share IS NULL);
   END IF;
   -- A claim of one message has no room for a tenant beside others, whose turn would pass all the same, time and again.
-  IF others AND most = 1 THEN
+  IF others > 0 AND most = 1 THEN
     tenants := '{}';
     shares := '{}';
     wrapped := false;
@@ -294,10 +304,10 @@ BEGIN
   END IF;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart IS NOT TRUE AND cardinality(tenants) = 0 THEN
-    others := (any_keyed AND keyed_share IS NULL) OR sluice_private.untenanted(queue, 1) <> '{}';
+    others := sluice_private.room_beside_tenants(queue, most, any_keyed AND keyed_share IS NULL);
   END IF;
-  IF others THEN
-    shares := CASE WHEN cardinality(tenants) = 0 THEN most ELSE of_others END || shares;
+  IF others > 0 THEN
+    shares := CASE WHEN cardinality(tenants) = 0 THEN others ELSE of_others END || shares;
     tenants := ''::text || tenants;
   END IF;
   granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));

@@ -5,7 +5,7 @@ import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild'
  * files before the first message.
  *
  * @param options of the build
- * @param built hears what was put into the function
+ * @param built called with the metafile of the inner build
  */
 export function lateKysely(options: BuildOptions, built: (metafile: Metafile) => void): Plugin {
   return {

@@ -29,7 +29,7 @@ export async function joinPrograms(entries: readonly string[], folder: string): 
     external: ['#pg-listen', ...packagesToFind()],
     alias: ALIAS,
     plugins: [PACKED_SQL, lateKysely(options, (inner) => metafiles.push(inner)), oneCore(join(ROOT, 'src'), entries)],
-    // Such an import brings no code of its own, and keeps the chunks together all the same.
+    // The import that `oneCore` adds brings no code, and still keeps the chunks together.
     logOverride: { 'ignored-bare-import': 'silent' },
     metafile: true,
   })

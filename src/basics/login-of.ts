@@ -1,4 +1,4 @@
-import { codeOf, INSUFFICIENT_PRIVILEGE } from './sql-state.ts'
+import { codeOf, INSUFFICIENT_PRIVILEGE, SCHEMA_OR_TABLE_MISSING } from './sql-state.ts'
 
 /** As whom, and to what, a client of pg has connected. */
 export interface Login {
@@ -29,4 +29,4 @@ export function loginOf(error: unknown): Login | undefined {
 const LOGINS = new WeakMap<Error, Login>()
 const MOST_CAUSES = 5
 /** A privilege, or the schema, is missing. */
-const REFUSALS: readonly string[] = [INSUFFICIENT_PRIVILEGE, '3F000', '42P01']
+const REFUSALS: readonly string[] = [INSUFFICIENT_PRIVILEGE, ...SCHEMA_OR_TABLE_MISSING]

@@ -27,6 +27,9 @@ export function stateSays(what: keyof typeof STATES, state: string | undefined):
 /** "permission denied" */
 export const INSUFFICIENT_PRIVILEGE = '42501'
 
+/** A schema or a table is missing. */
+export const SCHEMA_OR_TABLE_MISSING = ['3F000', '42P01'] as const
+
 /** What every statement after a failed one fails with. */
 export const IN_FAILED_TRANSACTION = '25P02'
 

@@ -41,6 +41,8 @@ export class Allowance implements Admission {
     const { most, locked, kind } = await this.#lock(connection.execute)
     if (most > 0 && locked?.length !== 0) return send({ most, locked, kind })
     await connection.rollback()
+    // Others have all permits: nobody has been looked at, and nobody has had a turn.
+    if (locked === undefined) return { kind: 'sleep', nextDueMs: null, partial: false }
     return this.#nothing(0)
   }
 

@@ -267,7 +267,7 @@ export class Claimer {
   /**
    * Whether a claim that takes anything leaves nothing for others until its batch ends, because it has locked the only slot. Without
    * this each full batch of a single key woke a runner, which found nothing: a quarter of all processor time. What comes
-   * meanwhile in another slot, or without a key, is notified: the other runners count as asleep.
+   * meanwhile in another slot, or without a key, is notified, because the other runners count as asleep, or found by the poll.
    */
   #takesAll(kind: MessageKind, { lease }: ClaimRequest): boolean {
     if (lease !== undefined) return false

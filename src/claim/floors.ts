@@ -151,7 +151,7 @@ export class Floors {
       if (held) this.#heldSlots.add(slot)
       else this.#heldSlots.delete(slot)
     }
-    // One that is gone or has been moved is nothing that the next claim must know, and its slot may have no message that tells so.
+    // A message that is gone or has been moved holds no key, and nothing would take its slot out of this set again.
     for (const { slot, locked } of claim.missed) if (locked === true) this.#heldSlots.add(slot)
     if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {

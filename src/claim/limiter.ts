@@ -95,8 +95,8 @@ export class Limiter implements AllowedBy {
       return false
     }
     if (found > 0) this.#found = found
-    // Found and not handled, they have not had their turn after all. Not found, they have had it, also in a claim of them alone:
-    // otherwise the next claim would be their turn again, and one more would look at the tenants behind it.
+    // Found but not handled: they keep their turn. Not found: it is over, also after a claim of them alone. Otherwise the next
+    // claim would be theirs again, and never reach the tenants.
     if (of === 'keys' && this.#turn !== undefined) this.#turn = { ...this.#turn, beside: found > 0 ? 0 : undefined }
     this.#missed = found === 0 && of === 'tenants' ? this.#missed + 1 : 0
     return found > 0 || (this.#missed > 0 && this.#missed <= MOST_MISSED)

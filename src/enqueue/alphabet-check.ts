@@ -49,7 +49,7 @@ export function mayHoldForeign(alphabet: Alphabet, row: TextRow): boolean {
   return !alphabet.holdsAll && !isAsciiRow(row)
 }
 
-/** Without a list of the texts: to make one of each row takes a twelfth of the time that Node has for an append of many. */
+/** Without a list of the texts: to make one of each row takes a twelfth of Node’s processor time for an append of many. */
 function isAsciiRow(row: TextRow): boolean {
   const { payload, headers, dedupe } = row
   if (!isAscii(payload) || !isAscii(headers) || !isAscii(dedupe?.key ?? '')) return false

@@ -48,7 +48,7 @@ function entryOf(one: unknown, { options: what }: MessageNames, remedy: string):
     const sentence = `${what}: expected an object with a payload, received one without`
     throw new SluiceError('PAYLOAD_INVALID', `${sentence}. ${remedy}`)
   }
-  // Nearly always: a copy without the payload takes longer.
+  // Most messages are only a payload. A copy without it takes longer.
   const keys = Object.keys(one)
   if (keys.length === 1 && keys[0] === 'payload') return { payload: one.payload, options: undefined }
   const { payload, ...given }: Readonly<Record<string, unknown>> = { ...one }

@@ -1,4 +1,9 @@
-import { hasSqlState, IN_FAILED_TRANSACTION, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import {
+  hasSqlState,
+  IN_FAILED_TRANSACTION,
+  INSUFFICIENT_PRIVILEGE,
+  SCHEMA_OR_TABLE_MISSING,
+} from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -81,7 +86,7 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
   if (isOfGroup(error)) return ofGroup(error)
-  return hasSqlState(error, '42P01') || hasSqlState(error, '3F000') ? schemaMissing(error) : error
+  return SCHEMA_OR_TABLE_MISSING.some((state) => hasSqlState(error, state)) ? schemaMissing(error) : error
 }
 
 /** Larger than its queue's limit. The transaction has failed with it. */

@@ -17,7 +17,7 @@ export class Inside {
     this.#deadline = deadline
   }
 
-  /** A handler that was called here runs. */
+  /** Whether a handler that was called here is still running. */
   get isCalling(): boolean {
     return !this.#left && this.#deadline.isCalling
   }

@@ -323,8 +323,8 @@ export type SluiceEvent =
     }
   /**
    * The broker of an inbox (`side: 'receiver'`), or the database, has been of no use `since` then, for this reason. It is tried
-   * again after `retryInMs`. Reported for each try that fails. `cause` is `settings` if the broker answers, and something
-   * has to be changed there or in the options of the receiver: it is no outage.
+   * again after `retryInMs`. Reported for each try that fails. `cause` is `settings` if the receiver can tell that something is
+   * missing at the broker or set wrongly. A refused login counts as an outage, and so does everything with Kafka.
    */
   | {
       readonly kind: 'inbox.unavailable'

@@ -232,9 +232,10 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
 function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string }>): ReturnType<typeof lineOf> {
   const { destination } = event
   const since = event.since.toISOString()
-  if (event.kind === 'relay.available') return ['info', `${destination} is back, which was out of reach since ${since}`]
+  if (event.kind === 'relay.available')
+    return ['info', `${destination} is available again. It had not been since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
-  return ['warn', `${destination} is out of reach since ${since}, ${again}: ${event.error}`]
+  return ['warn', `${destination} has been unavailable since ${since}, ${again}: ${event.error}`]
 }
 
 type OfInbox = Extract<SluiceEvent, { readonly receiver: string }>
@@ -244,11 +245,14 @@ function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
   const what = event.side === 'database' ? 'the database' : event.receiver
   const since = event.since.toISOString()
   if (event.kind === 'inbox.available')
-    return ['info', `inbox: ${what} is available again, which it was not since ${since}`]
+    return ['info', `inbox: ${what} is available again. It had not been since ${since}`]
   const again = `again in ${timeText(event.retryInMs)}`
   if (event.cause === 'settings')
-    return ['error', `inbox: a setting of ${what} is wrong since ${since}, ${again}: ${event.error}`]
-  return ['warn', `inbox: ${what} is out of reach since ${since}, ${again}: ${event.error}`]
+    return [
+      'error',
+      `inbox: ${what} has been unavailable since ${since}, now because of a setting, ${again}: ${event.error}`,
+    ]
+  return ['warn', `inbox: ${what} has been unavailable since ${since}, ${again}: ${event.error}`]
 }
 
 function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {

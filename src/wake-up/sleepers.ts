@@ -16,8 +16,6 @@ export interface SleepersOptions {
   readonly pollIntervalMs: number
   /** Whether notifications arrive. If they do not, a raised flag would only slow producers down. */
   readonly listening: () => boolean
-  /** A waiter has begun to sleep. */
-  readonly onAsleep?: () => void
   /**
    * Whether the process is in `sluice.workers`. If not, it may lack the right to look into queues: then each poll wakes
    * all waiters. @default true
@@ -140,7 +138,6 @@ export class Sleepers {
    */
   asleep(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
     if (this.#stopped) return
-    this.#options.onAsleep?.()
     const queue = this.#of(waiter.queue)
     queue.asleep.add(waiter)
     if (nextDueMs !== null) queue.wakeIn(nextDueMs)

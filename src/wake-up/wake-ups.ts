@@ -1,4 +1,3 @@
-import { startTimer } from '../basics/start-timer.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Control } from '../connection/control.ts'
 import { notifyListener } from '../table/worker/wait.ts'
@@ -7,7 +6,7 @@ import { Sleepers, type SleepersOptions } from './sleepers.ts'
 import { Watcher, type WatcherOptions } from './watcher.ts'
 
 export interface WakeUpsOptions
-  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening' | 'onAsleep' | 'direct' | 'maxConnections'>,
+  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening' | 'direct' | 'maxConnections'>,
     Pick<WatcherOptions, 'onCancelled' | 'onHolds'> {
   readonly config: Pick<
     SluiceConfig,
@@ -23,15 +22,12 @@ export class WakeUps {
   readonly control: Control
   readonly sleepers: Sleepers
   readonly #watcher: Watcher
-  #listening: NodeJS.Timeout | undefined
 
   constructor({ config, report, onCancelled, onHolds, onListening, ...options }: WakeUpsOptions) {
     const { directConnection: connection, vouched, connectTimeoutMs, maxConnections, pollIntervalMs } = config
     const control = new Control({ connection, connectTimeoutMs, report, vouched })
     const listening = () => this.listening
-    const onAsleep = () => this.#listen()
-    const direct = !vouched
-    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening, onAsleep, direct, maxConnections })
+    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening, direct: !vouched, maxConnections })
     this.control = control
     this.sleepers = sleepers
     this.#watcher = new Watcher({
@@ -59,25 +55,15 @@ export class WakeUps {
     return this.#watcher.listening && !this.control.shared
   }
 
-  /**
-   * The listener connects as soon as anybody sleeps, or soon after.
-   *
-   * @throws SluiceError UNREACHABLE within the connect timeout, and what a listener of `control.onUp` throws
-   */
+  /** @throws SluiceError UNREACHABLE within the connect timeout, and what a listener of `control.onUp` throws */
   async start(): Promise<void> {
     await this.control.start()
-    this.#listening = startTimer(() => this.#listen(), LISTEN_WITHIN_MS)
-    this.sleepers.start()
-  }
-
-  #listen(): void {
-    clearTimeout(this.#listening)
     this.#watcher.start()
+    this.sleepers.start()
   }
 
   /** Nothing wakes the process any more. The control connection stays. */
   async stop(): Promise<void> {
-    clearTimeout(this.#listening)
     await this.#watcher.stop()
     await this.sleepers.stop()
   }
@@ -93,9 +79,3 @@ export class WakeUps {
     void this.#watcher.stop()
   }
 }
-
-/**
- * A process that finds messages when it starts handles them first: its third connection would delay them, and one that
- * only makes a short `runOnce` never needs it.
- */
-const LISTEN_WITHIN_MS = 1_000

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { ClientConfig } from 'pg'
-import type { Subscriber as PgListenSubscriber } from '#pg-listen'
+import pgListen, { type Subscriber as PgListenSubscriber } from '#pg-listen'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { startTimer } from '../basics/start-timer.ts'
@@ -12,7 +12,9 @@ import type { Report } from '../telemetry/events.ts'
 import { CHANNEL, format, parse } from './channel.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
-type CreateSubscriber = typeof import('#pg-listen')['default']
+
+/** Bundlers disagree about the default import of a CommonJS module. */
+const createSubscriber = ('default' in pgListen ? pgListen.default : pgListen) as typeof pgListen.default
 
 export interface WatcherOptions {
   readonly connection: ClientConfig
@@ -94,15 +96,13 @@ export class Watcher {
 
   /** The life of one connection. It ends with an error, or when the watcher stops. */
   async #listen(established: () => void): Promise<void> {
-    const createSubscriber = await loadPgListen()
     const { signal } = this.#stopping
-    signal.throwIfAborted()
     const over = Promise.withResolvers<never>()
     over.promise.catch(() => undefined)
     const stop = () => over.reject(signal.reason)
     signal.addEventListener('abort', stop)
     const { config, destroy } = withSocket(this.#options.connection)
-    const subscriber = this.#subscriber(createSubscriber, config, over.reject)
+    const subscriber = this.#subscriber(config, over.reject)
     const unlessOver = <T>(step: Promise<T> | undefined) => Promise.race([step, over.promise])
     try {
       await unlessOver(subscriber.connect())
@@ -124,7 +124,7 @@ export class Watcher {
     }
   }
 
-  #subscriber(createSubscriber: CreateSubscriber, config: ClientConfig, lost: (error: Error) => void): Subscriber {
+  #subscriber(config: ClientConfig, lost: (error: Error) => void): Subscriber {
     const subscriber = createSubscriber<Record<string, unknown>>(
       {
         ...config,
@@ -210,13 +210,6 @@ const ANSWER_MS = 5_000
 /** It listens, but the self-test's notification did not arrive. */
 class Unproved extends Error {
   override readonly name = 'Unproved'
-}
-
-/** With the first connection, which is opened after the first claims. */
-async function loadPgListen(): Promise<CreateSubscriber> {
-  const { default: pgListen } = await import('#pg-listen')
-  // Bundlers disagree about the default import of a CommonJS module.
-  return ('default' in pgListen ? pgListen.default : pgListen) as CreateSubscriber
 }
 
 /** The configuration of one connection, and a way to destroy its socket. */

@@ -240,7 +240,7 @@ describe('a queue', () => {
       .pipeline(queue, { retry: LATER, batchSize: 20, concurrency: 1 })
       .handle(() => raise('no answer from amqp://guest:s3cret@10.0.0.7:5672'))
       .runOnce()
-    const [{ finding } = { finding: '' }] = await about(database, 'queues.alike')
+    const [{ finding } = { finding: '' }] = await about(database, `queues.alike queue ${queue} `)
     expect(finding).toMatch(/^10 of 10 retries .* no answer from amqp:\/\/guest:\*\*\*@10\.0\.0\.7:5672$/)
   })
 

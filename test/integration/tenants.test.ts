@@ -139,6 +139,24 @@ describe('tenants', () => {
     },
   )
 
+  test('have all of a claim that a single message without a tenant leaves, without another transaction', async ({
+    queue,
+    database,
+    sluice,
+  }) => {
+    await setQueueColumns(database, queue, { tenant_concurrency: 1_000, concurrency: 1_000 })
+    await put(sluice, queue, Array(20).fill('tenant'), { tenant: 'a' })
+    await put(sluice, queue, ['none'])
+    const batches: number[] = []
+    await sluice
+      .pipeline(queue, { batchSize: 10, concurrency: 1 })
+      .handleBatch((messages) => {
+        batches.push(messages.length)
+      })
+      .runOnce()
+    expect(batches).toEqual([10, 10, 1])
+  })
+
   test('come one after another in claims of one', async ({ queue, database, sluice }) => {
     await setQueueColumns(database, queue, { tenant_concurrency: 5 })
     for (const tenant of ['a', 'b', 'c']) await put(sluice, queue, [tenant, tenant, tenant], { tenant })

@@ -150,12 +150,14 @@ describe('when a synchronous standby takes over', () => {
     const log = new EventLog(sluice.events)
     consume(sluice, (n) => (n === 1 ? go.promise : Promise.resolve()))
     await log.first('pipeline.started')
-    await pair.failOver()
-    for (const role of ['control', 'listener']) await log.first('connection.restored', (event) => event.role === role)
     const isHeld = async () =>
       (await pair.primary.sql(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746501 AND granted`))
         .length > 0
+    // Without a listener there is none to restore, and no flag.
     await waitFor(isHeld, { what: 'the waiting flag' })
+    await pair.failOver()
+    for (const role of ['control', 'listener']) await log.first('connection.restored', (event) => event.role === role)
+    await waitFor(isHeld, { what: 'the waiting flag after the failover' })
     await sluice.enqueue(sluice.ownTransaction, QUEUE, { n: 1 })
     const inHand = () => pair.primary.sql('SELECT queue, attempt, worker_alive FROM sluice.in_flight')
     await waitFor(async () => (await inHand()).length > 0, { what: 'the message to be in hand' })

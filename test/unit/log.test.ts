@@ -95,7 +95,7 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'error sluice: mail: inbox: a setting of nats is wrong since 2030-01-01T00:00:00.000Z, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
+      'error sluice: mail: inbox: nats has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
     ],
     [
       FAILED,

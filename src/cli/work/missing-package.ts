@@ -11,7 +11,7 @@ export function missingPackage(file: string, error: unknown): SluiceError | unde
   return new SluiceError('OPTION_INVALID', text, { cause: error })
 }
 
-/** The optional peers of the package. */
+/** Those that modules of users import. */
 const INSTALLED_TOGETHER: readonly (readonly string[])[] = [
   ['@nats-io/transport-node', '@nats-io/jetstream'],
   ['@opentelemetry/api'],

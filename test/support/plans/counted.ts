@@ -41,10 +41,8 @@ async function startCounted(database: TestDatabase): Promise<Counted> {
   const wire = new WireLog()
   const sluice = startTestSluice(database, { connection: wire.connection(database.url) })
   await sluice.start()
-  // The listener comes up a second after the start, because nothing sleeps yet. Its self-test is a notification, upon which
-  // the settings are read: all of it belongs to the start. While that is on its way nothing is asked of the server, so
-  // it would count as quiet.
-  await vi.advanceTimersByTimeAsync(1_000)
+  // The listener comes up by itself. Its self-test is a notification, upon which the settings are read: all of it belongs
+  // to the start. Nothing is asked of the server while that is on its way, so it would count as quiet.
   await wire.notified('sluice listener')
   const counted: Counted = {
     sluice,
