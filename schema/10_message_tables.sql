@@ -47,8 +47,8 @@ CREATE TABLE sluice.message (
   tenant         sluice_private.tenant,
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it has an ordering key and was redriven, so it may be below what processes believe to be the first of its slot;
-  -- or it was made due sooner, so it may be among rows that they pass over.
+  -- True: it was redriven, so it may be below what processes believe to be the first of its slot, or of the whole queue in order;
+  -- or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   CONSTRAINT "tenant: without an ordering_key" CHECK (tenant IS NULL OR ordering_key IS NULL),
   -- As for the texts in sluice_private's types, and one CHECK for both, because the server parses each in every statement.
@@ -75,8 +75,7 @@ CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS 
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
 -- Those that were redriven or made due sooner, for the same: its last column is why it alone fits an ORDER BY.
-CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven)
-  WHERE slot IS NOT NULL AND redriven IS NOT NULL;
+CREATE INDEX message_redriven_idx ON sluice.message (queue, slot, id, redriven) WHERE redriven IS NOT NULL;
 
 -- For those that have expired. A message that never expires does not stand in it.
 CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE expires_at IS NOT NULL;

@@ -57,8 +57,7 @@ BEGIN
        failures, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position, redriven)
     SELECT c.queue, c.id, c.priority, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.max_attempts,
            c.enqueued_at, c.error, c.failures, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms,
-           c.event_position,
-           CASE WHEN c.ordering_key IS NOT NULL THEN true END
+           c.event_position, true
     FROM chosen c
     ORDER BY c.id
     RETURNING 1

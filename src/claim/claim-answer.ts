@@ -16,7 +16,7 @@ export interface ClaimAnswer {
   /** There is crash evidence about messages of the queue. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
-  /** It took all that it asked for: another claim may find more. */
+  /** It took all that it asked for: there may be more. */
   readonly full: boolean
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null

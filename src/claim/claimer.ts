@@ -261,18 +261,7 @@ export class Claimer {
     const claimed = this.#claims.claim(connection, terms, kind, bottom)
     const [answer] = await Promise.all([claimed, this.#check?.(connection.execute)])
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
-    return answer.full && this.#takesAll(kind, terms) ? { ...answer, full: false } : answer
-  }
-
-  /**
-   * Whether a claim that takes anything leaves nothing for others until its batch ends, because it has locked the only slot. Without
-   * this each full batch of a single key woke a runner, which found nothing: a quarter of all processor time. What comes
-   * meanwhile in another slot, or without a key, is notified, because the other runners count as asleep, or found by the poll.
-   */
-  #takesAll(kind: MessageKind, { lease }: ClaimRequest): boolean {
-    if (lease !== undefined) return false
-    const { slotCount } = this.#claims.floors
-    return kind === 'keyed' ? slotCount === 1 && this.#turns.lacks('unkeyed') : this.#plan.ordered && slotCount === 0
+    return answer
   }
 
   async #claimLocked(

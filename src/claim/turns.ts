@@ -24,11 +24,6 @@ export class Turns {
     return this.order()
   }
 
-  /** Whether the last scan found no message of this kind, and no claim has since. */
-  lacks(kind: MessageKind): boolean {
-    return this.#missing.has(kind)
-  }
-
   /** A claim of one kind has ended. While claims walk a long run, the other kind has every other turn. */
   took(kind: MessageKind, some: boolean, partial: boolean): void {
     if (partial) this.#slotsFirst = false

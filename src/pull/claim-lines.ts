@@ -20,6 +20,10 @@ export class ClaimLines {
   readonly #stopping = new AbortController()
   readonly #room: Room
   #wakeUps: Promise<OpenWakeUps> | undefined
+  /** They are there. */
+  #areOpen = false
+  /** Resolves when those of earlier calls are closed, which count until then. */
+  #closed: Promise<void> = Promise.resolve()
   /** Aborts when nobody needs {@link #wakeUps} any more. */
   #unwanted = new AbortController()
   #guests = 0
@@ -86,26 +90,39 @@ export class ClaimLines {
   #open(): Promise<OpenWakeUps> {
     if (this.#wakeUps !== undefined) return this.#wakeUps
     this.#unwanted = new AbortController()
-    const opening = openWakeUps(this.#config, this.#report, this.#room, this.#unwanted.signal)
+    const { signal } = this.#unwanted
+    const opening = this.#closed.then(() => openWakeUps(this.#config, this.#report, this.#room, signal))
     this.#wakeUps = opening
-    opening.catch(() => {
-      // The claims that waited may have ended, and later ones have opened again: those connections stay.
-      if (this.#wakeUps === opening) this.#wakeUps = undefined
-    })
+    // The claims that waited may have ended, and later ones have opened again: those connections stay.
+    const isOurs = () => this.#wakeUps === opening
+    opening.then(
+      () => {
+        if (isOurs()) this.#areOpen = true
+      },
+      () => {
+        if (isOurs()) this.#wakeUps = undefined
+      },
+    )
     return opening
   }
 
-  async #close(): Promise<void> {
-    const opened = this.#wakeUps
+  #close(): Promise<void> {
+    const opening = this.#wakeUps
     this.#wakeUps = undefined
     this.#lines.clear()
     // Those of a call that has given up would have their place in the line of `maxConnections` until a handler ends.
     this.#unwanted.abort()
-    await opened?.then(
-      (wakeUps) => wakeUps.close(),
-      () => undefined,
-    )
+    const closed = closeOpened(opening)
+    // A server that does not answer may keep others from being there for long: nobody waits for these.
+    if (this.#areOpen) this.#closed = closed
+    this.#areOpen = false
+    return closed
   }
+}
+
+async function closeOpened(opening: Promise<OpenWakeUps> | undefined): Promise<void> {
+  const opened = await opening?.catch(() => undefined)
+  await opened?.close()
 }
 
 /**

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { pause } from '../../src/basics/pause.ts'
 import { ack } from '../../src/message.ts'
 import type { SluiceLog } from '../../src/telemetry/log.ts'
@@ -242,13 +242,39 @@ describe('with maxConnections', () => {
       const wait = by === 'time' ? '50ms' : '5m'
       const waiting = sluice.claim('rare', { wait, signal: controller.signal }).catch((error: unknown) => error)
       await log.first('connections.planned', ({ pipelines: [busy] }) => busy?.batches === 4)
-      controller.abort(by)
+      if (by === 'signal') controller.abort(by)
       expect(await waiting).toBe(by === 'time' ? undefined : by)
       first.resolve()
       await waitFor(() => begun === 7, { what: 'the last batch, beside five that go on' })
       others.resolve()
     },
   )
+
+  test('a claim that begins while the connections of the last one are being closed waits for that', async () => {
+    const database = await freshDatabase()
+    const sluice = startTestSluice(database, { maxConnections: 3 })
+    const seen = new Set<unknown>()
+    const isNew = async () => {
+      const listeners = await database.sql(
+        `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'sluice listener'`,
+      )
+      return listeners.some(({ pid }) => seen.size < seen.add(pid).size)
+    }
+    /** Waits until its connections are there, and then no longer. */
+    const wait = async () => {
+      const controller = new AbortController()
+      const claim = sluice.claim('rare', { wait: '5m', signal: controller.signal }).catch((error: unknown) => error)
+      await Promise.race([waitFor(isNew, { what: 'a new listener' }), claim])
+      controller.abort('over')
+      return claim
+    }
+    onTestFinished(() => void vi.useRealTimers())
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    expect(await wait()).toBe('over')
+    // They stay for half a second.
+    vi.advanceTimersByTime(500)
+    expect(await wait()).toBe('over')
+  })
 
   test('a doctor, and a batch that loses its connection, need no more', async () => {
     const database = await freshDatabase()

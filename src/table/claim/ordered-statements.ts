@@ -40,13 +40,23 @@ WITH clock AS MATERIALIZED (
   }
 }
 
-/** The slots to claim from, each with its first live row, if it has one. */
-export function candidateSlots(firstLive: string): string {
+/**
+ * The slots to claim from, each with its first live row, if it has one. A redriven message may be below the floor, and the
+ * later ones of its key wait for it: message_redriven_idx, nearly always empty, gives the first of a slot. Whether the queue has
+ * any is asked once for the claim.
+ *
+ * @param firstLive the first row from the floor on
+ * @param all which rows `r` all these slots have
+ * @param ofSlot which of them are in a slot
+ */
+export function candidateSlots(firstLive: string, all: string, ofSlot = 'true'): string {
   return `(
-    SELECT start.*, floor.slot, floor.id AS floor_id, (${firstLive}) AS first_live
+    SELECT start.*, floor.slot, floor.id AS floor_id,
+           least((${firstLive}), CASE WHEN start.any_redriven THEN (${firstRedriven(`${all} AND ${ofSlot}`)}) END) AS first_live
     FROM (
       SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh, pg_current_snapshot()::text AS snapshot,
-             pg_snapshot_xmin(pg_current_snapshot())::text AS oldest
+             pg_snapshot_xmin(pg_current_snapshot())::text AS oldest,
+             (${firstRedriven(all)}) IS NOT NULL AS any_redriven
       OFFSET 0
     ) start
     CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
@@ -54,11 +64,21 @@ export function candidateSlots(firstLive: string): string {
   ) candidate`
 }
 
-const FIRST_LIVE_IN_SLOT = `
+function firstRedriven(which: string): string {
+  return `SELECT r.id FROM sluice.message r
+             WHERE r.queue = $1::text AND r.redriven IS NOT NULL AND ${which}
+             ORDER BY r.slot, r.id, r.redriven LIMIT 1`
+}
+
+const CANDIDATE_SLOTS = candidateSlots(
+  `
       SELECT m.id FROM sluice.message m
       WHERE ${inSlot('floor.slot', 'floor.id', 'm.slot <= floor.slot')}
       ORDER BY m.slot, m.id LIMIT 1
-    `
+    `,
+  'r.slot IS NOT NULL',
+  'r.slot >= floor.slot AND r.slot <= floor.slot',
+)
 
 /**
  * Leaves a slot alone whose row is newer than the claim's snapshot. The claim would read the holds in the newest
@@ -141,7 +161,7 @@ const freeSlots = (perSlot: string) =>
     ', c.missed',
     `
   SELECT start.of_slot, m.*, ${MISSED}
-  FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
+  FROM ${CANDIDATE_SLOTS}
   CROSS JOIN LATERAL (
     SELECT now.any_held, ${slotContext('now.any_held')} AS of_slot
     FROM (SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked OFFSET 0) now
@@ -219,7 +239,7 @@ const slotsClaim = ({ perSlot, pick, isPicked }: SlotsText) =>
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
          END AS walk,
          ${MISSED}
-  FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
+  FROM ${CANDIDATE_SLOTS}
   CROSS JOIN LATERAL (
     SELECT now.held, now.leased, now.any_held, ${slotContext('now.any_held')} AS of_slot, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p

@@ -15,11 +15,14 @@ export const CLAIM_WHOLE_QUEUE = lockingClaim(
     '',
     `
   SELECT start.of_slot, m.*
-  FROM ${candidateSlots(`
+  FROM ${candidateSlots(
+    `
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
       ORDER BY m.id LIMIT 1
-    `)}
+    `,
+    'r.slot IS NULL',
+  )}
   CROSS JOIN LATERAL (
     SELECT ${slotContext('false')} AS of_slot
     FROM (

@@ -37,7 +37,8 @@ export async function appendEvents(
   const payloads = rows.map(({ payload }) => payload).join(',')
   const params = [stream, `[${payloads}]`, optionsOf(rows)]
   const [appended] = await naming(requiringRows(execute(APPEND_MANY, params)), stream)
-  if (appended?.positions == null) throw rowsMissing(`sluice.append_many: expected positions in stream "${stream}"`)
+  if (appended === undefined || Object.values(appended)[0] === null)
+    throw rowsMissing(`sluice.append_many: expected positions in stream "${stream}"`)
   return idsOf(appended).map(Number)
 }
 

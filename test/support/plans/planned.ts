@@ -84,6 +84,8 @@ const requested = /^Seq Scan cancel_request$/
 const told = /^(Seq Scan queue|Index (Only )?Scan queue_pkey)$/
 const lock = /^Index Scan slot_pkey$/
 const leases = /^Index (Only )?Scan message_lease_idx$/
+// Nearly always empty.
+const redriven = /^Index (Only )?Scan message_redriven_idx$/
 const byId = /^Index Scan message_pkey$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 // A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
@@ -116,31 +118,31 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a claim of 100 in slots',
     send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100),
-    ways: [slots, found, lock, evidence],
+    ways: [slots, redriven, found, lock, evidence],
     buffers: 500,
   },
   {
     name: 'a claim of 100, four of each slot',
     send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100, [], undefined, {}, 4),
-    ways: [slots, found, lock, evidence],
+    ways: [slots, redriven, found, lock, evidence],
     buffers: 1_200,
   },
   {
     name: 'a claim of 100, four of each free slot',
     send: (execute) => claimFreeSlots(execute, 'mixed', SLOTS, 100, undefined, 4),
-    ways: [slots, found, lock, evidence],
+    ways: [slots, redriven, found, lock, evidence],
     buffers: 1_200,
   },
   {
     name: 'a claim of 100 of a hot key',
     send: (execute, { hotSlot }) => claimSlots(execute, 'mixed', [{ slot: hotSlot, id: '0' }], 100),
-    ways: [slots, found, lock, evidence],
+    ways: [slots, redriven, found, lock, evidence],
     buffers: 500,
   },
   {
     name: 'a claim of 100 of the whole queue',
     send: (execute) => claimWholeQueue(execute, 'mixed', { slot: WHOLE_QUEUE_SLOT, id: '0' }, 100),
-    ways: [/^Index Scan message_pkey$/, lock, evidence],
+    ways: [/^Index Scan message_pkey$/, redriven, lock, evidence],
     buffers: 600,
   },
   {
@@ -198,14 +200,14 @@ export const LEASED_WRITES: readonly Planned[] = [
   {
     name: 'a leased claim of 100 in slots',
     send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100, [], LEASE),
-    ways: [slots, lock, evidence, ...leasing],
+    ways: [slots, redriven, lock, evidence, ...leasing],
     // One message of each slot: 36 to 41 for each, of which eleven say which keys of the slot are closed.
     buffers: 4_400,
   },
   {
     name: 'a leased claim of 100 in free slots',
     send: (execute) => claimFreeSlots(execute, 'mixed', SLOTS, 100, LEASE),
-    ways: [slots, lock, evidence, ...leasing],
+    ways: [slots, redriven, lock, evidence, ...leasing],
     // One message of each slot: 36 to 41 for each, of which eleven say which keys of the slot are closed.
     buffers: 4_400,
   },
