@@ -84,8 +84,8 @@ BEGIN
 END
 $$;
 
--- Locks messages of tenants, and the permits that they need. surplus: more permits than messages. keyed: of messages without a
--- tenant those with an ordering key too.
+-- Locks messages of tenants, and the permits that they need. ids: null if others have all permits of the queue. surplus: more
+-- permits than messages. keyed: of messages without a tenant those with an ordering key too.
 CREATE FUNCTION sluice_private.lock_shares(
   queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean, keyed boolean DEFAULT true
 )
@@ -100,6 +100,10 @@ BEGIN
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.concurrency IS NOT NULL THEN
     had := sluice_private.lock_permits(queue, '', most);
+  END IF;
+  IF had = 0 THEN
+    surplus := false;
+    RETURN;
   END IF;
   ids := '{}';
   surplus := false;
@@ -173,7 +177,8 @@ BEGIN
   ids := '{}';
   SELECT p.* INTO prepared FROM sluice_private.prepare_claim(queue, most, NULL, false) p;
   IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
-    SELECT l.ids INTO ids FROM sluice_private.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
+    SELECT coalesce(l.ids, '{}') INTO ids
+    FROM sluice_private.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
   ELSIF prepared.granted > 0 THEN
     allowed := CASE WHEN prepared.permits THEN sluice_private.lock_permits(queue, '', prepared.granted)
       ELSE prepared.granted END;

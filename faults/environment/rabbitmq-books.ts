@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { type Channel, connect } from 'amqplib'
+import { type Channel, type ConsumeMessage, connect } from 'amqplib'
 import type pg from 'pg'
 import { until } from '../run/until.ts'
 
 /**
  * Consumes a queue, and books each of its messages as an effect, in its order. RabbitMQ drops no copies, so it does, by their
- * ids, as every consumer must.
+ * ids, as every consumer must. The queue of a cluster needs a single active consumer: when the server of a consumer is killed,
+ * another one would get later messages before the queue has taken back those that the first had not acked.
  */
 export class RabbitmqBooks {
   readonly #urls: readonly string[]
@@ -49,20 +50,26 @@ export class RabbitmqBooks {
     connection.on('error', () => undefined)
     try {
       const channel = await connection.createChannel()
+      await channel.prefetch(AT_A_TIME)
+      const arrived: ConsumeMessage[] = []
+      await channel.consume(this.#queue, (message) => {
+        if (message !== null) arrived.push(message)
+      })
       while (!this.#stopped) {
-        if (!(await this.#bookSome(channel))) await pause(EVERY_MS)
+        if (!(await this.#bookSome(channel, arrived))) await pause(EVERY_MS)
       }
     } finally {
       await connection.close().catch(() => undefined)
     }
   }
 
-  async #bookSome(channel: Channel): Promise<boolean> {
-    const asked = Array.from({ length: AT_A_TIME }, () => channel.get(this.#queue))
-    const messages = (await Promise.all(asked)).filter((message) => message !== false)
+  async #bookSome(channel: Channel, arrived: ConsumeMessage[]): Promise<boolean> {
+    const messages = arrived.splice(0)
     const last = messages.at(-1)
     if (last === undefined) {
-      this.#empty += 1
+      // What it has delivered has arrived before this answer.
+      const { messageCount } = await channel.checkQueue(this.#queue)
+      if (messageCount === 0 && arrived.length === 0) this.#empty += 1
       return false
     }
     await this.#client.query(BOOK, [messages.map(({ properties }) => properties.headers?.['sluice-message-id'])])

@@ -47,7 +47,8 @@ export async function withRabbitmqCluster(
   const cluster = await RabbitmqCluster.start()
   if (cluster === undefined) return MISSING
   const [first] = cluster.servers
-  if (first !== undefined) await declareQueue(first, { 'x-queue-type': 'quorum', 'x-quorum-initial-group-size': 3 })
+  const args = { 'x-queue-type': 'quorum', 'x-quorum-initial-group-size': 3, 'x-single-active-consumer': true }
+  if (first !== undefined) await declareQueue(first, args)
   // A server that is killed within seconds of the declaration may forget that it has a copy.
   for (const server of cluster.servers) await server.restart()
   return { cluster, ...(await bookedFrom(serverUrl, cluster.urls, () => cluster.stop())) }

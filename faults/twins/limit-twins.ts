@@ -29,8 +29,8 @@ export const BUCKET_UNWRITTEN = {
   edits: [
     {
       file: 'claim/limiter.ts',
-      from: 'await prepareClaim(control.execute, queue, most, this.#turn)',
-      to: '{ ...(await prepareClaim(control.execute, queue, most, this.#turn)), granted: Date.now() > 0 ? most : 0 }',
+      from: 'await prepareClaim(control.execute, queue, most, from)',
+      to: '{ ...(await prepareClaim(control.execute, queue, most, from)), granted: Date.now() > 0 ? most : 0 }',
     },
   ],
   caught: ['over rate'],

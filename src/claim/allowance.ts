@@ -1,7 +1,7 @@
 import { pause } from '../basics/pause.ts'
 import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
-import { leasePermits, lockPermits, lockShares, type Prepared, returnTokens } from '../table/limit/limits.ts'
+import { leasePermits, lockPermits, lockShares, type Prepared, returnTokens, type Turn } from '../table/limit/limits.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
@@ -14,6 +14,15 @@ export interface AllowedBy {
   readonly queue: string
   readonly control: Pick<Control, 'execute'>
   claimed(found: number, isHandled: boolean, of: ClaimedOf): boolean
+  /** Nobody was looked at, so whoever had the turn keeps it. */
+  keepTurn(allowed: Allowed): void
+}
+
+/** What was prepared for a claim. */
+export interface Allowed extends Prepared {
+  readonly granted: number
+  /** Where it began among the tenants. */
+  readonly from: Turn | undefined
 }
 
 /** Whose messages a claim was for: those of the whole queue, those of tenants, or those with ordering keys beside tenants. */
@@ -22,11 +31,11 @@ export type ClaimedOf = 'queue' | 'tenants' | 'keys'
 /** What a claim of a queue with limits may take. Tokens that it does not use go back. */
 export class Allowance implements Admission {
   readonly isSingle = true
-  readonly #prepared: Prepared & { readonly granted: number }
+  readonly #prepared: Allowed
   readonly #limiter: AllowedBy
   #used: readonly ClaimedRow[] = []
 
-  constructor(limiter: AllowedBy, prepared: Prepared & { readonly granted: number }) {
+  constructor(limiter: AllowedBy, prepared: Allowed) {
     this.#limiter = limiter
     this.#prepared = prepared
   }
@@ -41,9 +50,10 @@ export class Allowance implements Admission {
     const { most, locked, kind } = await this.#lock(connection.execute)
     if (most > 0 && locked?.length !== 0) return send({ most, locked, kind })
     await connection.rollback()
-    // Others have all permits: nobody has been looked at, and nobody has had a turn.
-    if (locked === undefined) return { kind: 'sleep', nextDueMs: null, partial: false }
-    return this.#nothing(0)
+    if (locked !== undefined) return this.#nothing(0)
+    // Others have all permits.
+    this.#limiter.keepTurn(this.#prepared)
+    return { kind: 'sleep', nextDueMs: null, partial: false }
   }
 
   nothing({ rows, nextDueMs, partial }: ClaimAnswer): Nothing {
@@ -94,7 +104,7 @@ export class Allowance implements Admission {
     if (shares === undefined) return { most: takesPermits ? await lockPermits(execute, queue, granted) : granted, kind }
     const { ids, surplus } = await lockShares(execute, queue, granted, shares)
     // With permits to spare, one more is asked for: the claim goes back.
-    return { most: ids.length + (surplus ? 1 : 0), locked: ids }
+    return { most: (ids?.length ?? 0) + (surplus ? 1 : 0), locked: ids }
   }
 
   get #unused(): ReadonlyMap<string, number> {

@@ -4,7 +4,7 @@ import type { Settings } from '../settings/settings.ts'
 import { scanQueue } from '../table/claim/queue-scan.ts'
 import { type Prepared, prepareClaim, type Turn } from '../table/limit/limits.ts'
 import { type Admission, type AdmittedDemand, type Nothing, UNLIMITED } from './admission.ts'
-import { Allowance, type AllowedBy, type ClaimedOf } from './allowance.ts'
+import { Allowance, type Allowed, type AllowedBy, type ClaimedOf } from './allowance.ts'
 
 /**
  * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While
@@ -64,12 +64,13 @@ export class Limiter implements AllowedBy {
 
   async #prepare(most: number): Promise<Admission | Nothing> {
     const { control, queue } = this
-    const prepared = await prepareClaim(control.execute, queue, most, this.#turn)
+    const from = this.#turn
+    const prepared = await prepareClaim(control.execute, queue, most, from)
     const { granted, turn } = prepared
     if (granted === undefined) return UNLIMITED
     this.#turn = turn ?? this.#turn
     if (prepared.waitMs !== 0) this.#backoff.reset()
-    if (granted > 0) return new Allowance(this, { ...prepared, granted })
+    if (granted > 0) return new Allowance(this, { ...prepared, granted, from })
     return nothingIn(await this.#waitMs(prepared))
   }
 
@@ -100,6 +101,11 @@ export class Limiter implements AllowedBy {
     if (of === 'keys' && this.#turn !== undefined) this.#turn = { ...this.#turn, beside: found > 0 ? 0 : undefined }
     this.#missed = found === 0 && of === 'tenants' ? this.#missed + 1 : 0
     return found > 0 || (this.#missed > 0 && this.#missed <= MOST_MISSED)
+  }
+
+  keepTurn({ turn, from }: Allowed): void {
+    // Another claim may have moved it on since.
+    if (turn !== undefined && this.#turn === turn) this.#turn = from
   }
 
   /** One batch with all permits would handle its messages one after another, and leave none to other runners. */

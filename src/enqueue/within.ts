@@ -86,7 +86,14 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
   if (isOfGroup(error)) return ofGroup(error)
-  return SCHEMA_OR_TABLE_MISSING.some((state) => hasSqlState(error, state)) ? schemaMissing(error) : error
+  return isSchemaMissing(error) ? schemaMissing(error) : error
+}
+
+/** A trigger of the application may lack a table of its own. */
+function isSchemaMissing(error: unknown): boolean {
+  return (
+    SCHEMA_OR_TABLE_MISSING.some((state) => hasSqlState(error, state)) && /\bsluice(_private)?\b/.test(wordsOf(error))
+  )
 }
 
 /** Larger than its queue's limit. The transaction has failed with it. */

@@ -5,7 +5,7 @@ import { SluiceError } from '../errors.ts'
 export function withRemedy(error: unknown): unknown {
   const violation = violationOf(error)
   if (violation === undefined) return error
-  return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`, { cause: error })
+  return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`)
 }
 
 /** That of a request is the cause of another error. */

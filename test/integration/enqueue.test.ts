@@ -140,6 +140,20 @@ describe('enqueue', () => {
     })
   })
 
+  test('leaves the error of a trigger that lacks a table of its own as it is', async ({ queue }) => {
+    await using audited = await createTestDatabase()
+    await audited.sql(`
+      CREATE FUNCTION public.note_message() RETURNS trigger LANGUAGE plpgsql AS
+      'BEGIN INSERT INTO public.missing_notes VALUES (NEW.id); RETURN NEW; END'`)
+    await audited.sql(
+      `CREATE TRIGGER note AFTER INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION public.note_message()`,
+    )
+    await expect(inTransaction(audited, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
+      code: '42P01',
+      message: expect.stringContaining('missing_notes'),
+    })
+  })
+
   test('says that the schema is too old, and what to do', async ({ queue }) => {
     await using old = await createTestDatabase()
     await old.sql('DROP FUNCTION sluice_private.insert_plain')

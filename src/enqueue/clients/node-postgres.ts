@@ -46,7 +46,7 @@ export const nodePostgres: Recogniser<Client | Pool> = {
     if (status === 'E') throw transactionFailed()
     if (status === null) throw notInTransaction('a pg client that is not connected', REMEDY)
     // This is the server's status after the last finished statement. A BEGIN or COMMIT may have been sent since.
-    return probed(execute, 'a pg client outside one', REMEDY)
+    return probed(execute, 'a pg client outside one', `${REMEDY}, and await this call before its COMMIT`)
   },
 }
 

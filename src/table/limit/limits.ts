@@ -34,7 +34,8 @@ export interface Turn {
 
 /** Messages that a transaction has locked. */
 export interface LockedMessages {
-  readonly ids: readonly string[]
+  /** Undefined: others have all permits of the queue. */
+  readonly ids: readonly string[] | undefined
   /** It has also locked permits that it has no messages for. */
   readonly surplus: boolean
 }
@@ -93,7 +94,7 @@ export async function lockShares(
   shares: ReadonlyMap<string, number>,
 ): Promise<LockedMessages> {
   const [row = {}] = await execute(LOCK_SHARES, [queue, most, [...shares.keys()], [...shares.values()]])
-  return { ids: textsOf(row, 'ids'), surplus: row.surplus === true }
+  return { ids: row.ids === null ? undefined : textsOf(row, 'ids'), surplus: row.surplus === true }
 }
 
 /** Locks up to a number of free permits of a queue, until the transaction ends. Returns how many. */
