@@ -1,6 +1,6 @@
 import { pause } from '../basics/pause.ts'
+import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { wordsOf } from '../basics/words-of.ts'
-import { isSluiceError } from '../errors.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
@@ -24,7 +24,7 @@ export class Side {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
     const error = wordsOf(thrown)
-    const cause = this.#name === 'receiver' && isSluiceError(thrown, 'OPTION_INVALID') ? 'settings' : 'outage'
+    const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
     this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
   }
 

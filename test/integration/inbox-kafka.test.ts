@@ -222,7 +222,12 @@ test('a missing topic is named, and the inbox goes on when it has been made', as
 }) => {
   const running = sluice.inbox(queue, { from: from(broker, { topic: 'shop' }), breaker: QUICK }).start()
   const missing = await log.first('inbox.unavailable')
-  expect(missing).toMatchObject({ receiver: 'kafka', side: 'receiver', error: 'Unknown topic shop.' })
+  expect(missing).toMatchObject({
+    receiver: 'kafka',
+    side: 'receiver',
+    cause: 'settings',
+    error: 'Unknown topic shop.',
+  })
   broker.topics.set('shop', 1)
   broker.put('shop', 0, record(1))
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the message' })

@@ -119,7 +119,11 @@ test('a missing topic is named, and the relay goes on when it has been made', as
   await put(sluice, queue, [1])
   const to = kafka({ servers: serversOf(broker), topic: 'shop' })
   const running = sluice.relay(queue, { to, breaker: QUICK }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ destination: 'kafka', error: 'Unknown topic shop.' })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    destination: 'kafka',
+    cause: 'settings',
+    error: 'Unknown topic shop.',
+  })
   broker.topics.set('shop', 1)
   await untilEmpty(database, queue)
   await running.drain()
@@ -137,7 +141,7 @@ test('a server that does not answer costs no attempts, and the order of a key ho
   broker.answers = false
   const to = kafka({ servers: serversOf(broker), topic: 'orders' })
   const running = sluice.relay(queue, { to, breaker: QUICK, confirmTimeout: '200ms' }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: 'no confirm in time' })
+  expect(await log.first('relay.unavailable')).toMatchObject({ cause: 'outage', error: 'no confirm in time' })
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([1, 2, 3, 4].map((payload) => ({ payload, attempt: 0 })))
   broker.answers = true
   await untilEmpty(database, queue)
