@@ -9077,7 +9077,7 @@ worker: The worker's name.
 destination: The kind of its destination, such as nats.
 state: available, or unavailable: nothing is claimed until one message gets through.
 since: Since when, by the worker's clock.
-cause: Of the last try: outage, which may pass by itself, or settings: somebody has to change something. Null: it is available.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
 error: Why it is unavailable; otherwise null.
 retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
 as_of: The worker's last heartbeat. A new state comes with the next poll.

@@ -1,4 +1,11 @@
-import { AuthenticationError, MultipleErrors, ProtocolError, UserError } from '@platformatic/kafka'
+import {
+  AuthenticationError,
+  MultipleErrors,
+  NetworkError,
+  ProtocolError,
+  TimeoutError,
+  UserError,
+} from '@platformatic/kafka'
 import { errorsIn, unavailableCause } from '../basics/unavailable-cause.ts'
 import { errorText, SluiceError } from '../errors.ts'
 
@@ -31,8 +38,14 @@ function isOfSettings(thrown: unknown): boolean {
 
 function isAnswer(error: Error): boolean {
   if (error instanceof ProtocolError) return OF_SETTINGS.has(error.apiId)
-  // Of the errors of usage, the one of the cluster: others are about a client that is closed, or has lost a server.
-  return error instanceof AuthenticationError || (error instanceof UserError && /^Unknown topic /.test(error.message))
+  // The client says so as well when the connection ends before it has logged in.
+  if (error instanceof AuthenticationError) return !errorsIn(error).some(isOfNetwork)
+  // Others are about a client that is closed, or has lost a server.
+  return error instanceof UserError && /^Unknown topic /.test(error.message)
+}
+
+function isOfNetwork(error: Error): boolean {
+  return error instanceof NetworkError || error instanceof TimeoutError
 }
 
 /** By the errors of the protocol. An unknown partition is none: its leader may change, or its topic be made just now. */

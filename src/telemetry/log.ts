@@ -236,7 +236,7 @@ function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string 
   return lineOfUnavailable(destination, event)
 }
 
-/** A setting that somebody has to change is an error; what passes by itself is not. */
+/** What waits for a change by hand is an error; what may pass by itself is not. */
 function lineOfUnavailable(
   what: string,
   {

@@ -130,6 +130,20 @@ test('a missing topic is named, and the relay goes on when it has been made', as
   expect(bodiesIn(broker, 'shop:0')).toEqual([1])
 })
 
+test.for([
+  ['login', 'SASL_AUTHENTICATION_FAILED'],
+  ['describe topics', 'TOPIC_AUTHORIZATION_FAILED'],
+] as const)('what the login may not do is a setting: %s', async ([request, error], { sluice, queue, log, broker }) => {
+  const sasl = { mechanism: 'PLAIN', username: 'shop', password: 'secret' } as const
+  broker.refusals.set(request, error)
+  await put(sluice, queue, [1])
+  const to = kafka({ servers: serversOf(broker), topic: 'orders', connection: { sasl } })
+  await sluice.relay(queue, { to }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([{ cause: 'settings', error: expect.stringContaining(error) }])
+  broker.refusals.clear()
+  expect((await sluice.relay(queue, { to }).runOnce()).counts.acked).toBe(1)
+})
+
 test('a server that does not answer costs no attempts, and the order of a key holds', async ({
   database,
   sluice,

@@ -37,7 +37,9 @@ test('of several servers the reason is that of the one that waits for a change',
   expect(unavailableCause(failure)).toBe('settings')
 })
 
-test('a server that is not there, and a client that is closed, are an outage', () => {
+test('a connection that ends before the login, a server that is not there and a closed client are an outage', () => {
+  const cut = new AuthenticationError('Cannot find a suitable SASL mechanism.', { cause: new NetworkError('closed') })
+  expect(unavailableCause(failureOf(cut))).toBe('outage')
   expect(unavailableCause(failureOf(new MultipleErrors('Cannot connect to any broker.', [lost])))).toBe('outage')
   expect(unavailableCause(failureOf(new UserError('Client closed while retrying metadata.')))).toBe('outage')
   expect(unavailableCause(failureOf(new UserError('Unknown topic shop.')))).toBe('settings')
