@@ -9059,6 +9059,8 @@ SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, q.value #>> '{relay,
        CASE WHEN q.value #>> '{relay,error}' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
        CASE WHEN q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000'
          THEN timestamptz 'epoch' + (q.value #>> '{relay,sinceMs}')::double precision * interval '1 millisecond' END AS since,
+       CASE WHEN q.value #>> '{relay,error}' IS NOT NULL
+         THEN CASE q.value #>> '{relay,cause}' WHEN 'settings' THEN 'settings' ELSE 'outage' END END AS cause,
        q.value #>> '{relay,error}' AS error,
        CASE WHEN q.value @@ 'strict $.relay.retryAtMs > 0 && $.relay.retryAtMs < 100000000000000'
          THEN timestamptz 'epoch' + (q.value #>> '{relay,retryAtMs}')::double precision * interval '1 millisecond' END AS retry_at,
@@ -9075,6 +9077,7 @@ worker: The worker's name.
 destination: The kind of its destination, such as nats.
 state: available, or unavailable: nothing is claimed until one message gets through.
 since: Since when, by the worker's clock.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
 error: Why it is unavailable; otherwise null.
 retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
 as_of: The worker's last heartbeat. A new state comes with the next poll.
@@ -10331,9 +10334,10 @@ $$;
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
-         format('The relay of worker %s%s has not reached its destination, %s, for %s: %s', r.worker,
+         format('The relay of worker %s%s has not reached its destination, %s, for %s%s: %s', r.worker,
            CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
+           CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
          'SELECT * FROM sluice.relays; -- what each says, and when it tries again'
   FROM (
@@ -11177,12 +11181,13 @@ $$;
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s has not reached its destination, %s, for %s: %s. It %s.', sluice_private.quoted(r.worker),
+    format('The relay of worker %s has not reached its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
       coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
-      sluice_private.quoted(r.error), CASE WHEN r.retry_at > clock_timestamp()
+      CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
+      CASE WHEN r.retry_at > clock_timestamp()
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
-      'error', left(r.error, 2000), 'retryAt', r.retry_at),
+      'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
     remedy => 'SELECT * FROM sluice.relays WHERE queue = ' || quote_literal(r.queue) || ';') s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v

@@ -203,6 +203,8 @@ SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, q.value #>> '{relay,
        CASE WHEN q.value #>> '{relay,error}' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
        CASE WHEN q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000'
          THEN timestamptz 'epoch' + (q.value #>> '{relay,sinceMs}')::double precision * interval '1 millisecond' END AS since,
+       CASE WHEN q.value #>> '{relay,error}' IS NOT NULL
+         THEN CASE q.value #>> '{relay,cause}' WHEN 'settings' THEN 'settings' ELSE 'outage' END END AS cause,
        q.value #>> '{relay,error}' AS error,
        CASE WHEN q.value @@ 'strict $.relay.retryAtMs > 0 && $.relay.retryAtMs < 100000000000000'
          THEN timestamptz 'epoch' + (q.value #>> '{relay,retryAtMs}')::double precision * interval '1 millisecond' END AS retry_at,
@@ -219,6 +221,7 @@ worker: The worker's name.
 destination: The kind of its destination, such as nats.
 state: available, or unavailable: nothing is claimed until one message gets through.
 since: Since when, by the worker's clock.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
 error: Why it is unavailable; otherwise null.
 retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
 as_of: The worker's last heartbeat. A new state comes with the next poll.

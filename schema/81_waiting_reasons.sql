@@ -121,12 +121,13 @@ $$;
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s has not reached its destination, %s, for %s: %s. It %s.', sluice_private.quoted(r.worker),
+    format('The relay of worker %s has not reached its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
       coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
-      sluice_private.quoted(r.error), CASE WHEN r.retry_at > clock_timestamp()
+      CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
+      CASE WHEN r.retry_at > clock_timestamp()
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
-      'error', left(r.error, 2000), 'retryAt', r.retry_at),
+      'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
     remedy => 'SELECT * FROM sluice.relays WHERE queue = ' || quote_literal(r.queue) || ';') s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v

@@ -1,6 +1,7 @@
 // The public list, in the order of the flow.
 
 export type { Duration } from './basics/duration.ts'
+export type { UnavailableCause } from './basics/unavailable-cause.ts'
 export type { ConnectionConfig, SluiceOptions } from './config.ts'
 export { defineWorker, type WorkerDefinition, type WorkerQueues } from './define-worker.ts'
 // Enqueue and append

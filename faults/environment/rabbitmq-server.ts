@@ -69,14 +69,28 @@ export class RabbitmqServer extends LocalServer {
 
   /** Whether it has too little memory, and so blocks the connections that publish. */
   async beShortOfMemory(isShort: boolean): Promise<void> {
-    const call = `vm_memory_monitor set_vm_memory_high_watermark [${isShort ? '0.0000001' : '0.8'}]`
-    await promisify(execFile)('erl_call', ['-sname', this.node, '-c', COOKIE, '-a', call], { env: this.#environment })
+    await this.#evaluate(`vm_memory_monitor:set_vm_memory_high_watermark(${isShort ? '0.0000001' : '0.8'})`)
+  }
+
+  /** Adds a login for its vhost `/`, which may neither configure, write to nor read from anything, and no other vhost. */
+  async addLoginWithoutRights(name: string, password: string): Promise<void> {
+    const nothing = '<<"^$">>'
+    await this.#evaluate(`rabbit_auth_backend_internal:add_user(<<"${name}">>, <<"${password}">>, <<"test">>),
+      rabbit_auth_backend_internal:set_permissions(<<"${name}">>, <<"/">>, ${nothing}, ${nothing}, ${nothing}, <<"test">>)`)
   }
 
   /** Ends it as a system does that shuts down, and starts it again. */
   async restart(): Promise<void> {
     await this.end('SIGTERM')
     await this.run()
+  }
+
+  /** @param expressions of Erlang, without the dot at the end */
+  async #evaluate(expressions: string): Promise<void> {
+    const ran = promisify(execFile)('erl_call', ['-sname', this.node, '-c', COOKIE, '-e'], { env: this.#environment })
+    ran.child.stdin?.end(`${expressions}.\n`)
+    const { stdout } = await ran
+    if (!stdout.startsWith('{ok, ok}')) throw new Error(stdout)
   }
 
   override async stop(): Promise<void> {

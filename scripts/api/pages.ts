@@ -152,7 +152,7 @@ export const PAGES: readonly ApiPage[] = [
     about: 'A queue, or the events of a group, published to a broker.',
     guides: '[Relays](../../guides/relay.md)',
     sections: [
-      { heading: 'Publish', names: 'Sluice.relay RelayOptions RelayFormat RelayStatus' },
+      { heading: 'Publish', names: 'Sluice.relay RelayOptions RelayFormat RelayStatus UnavailableCause' },
       { heading: 'A destination of your own', names: 'Destination DestinationConnection OutgoingMessage Verdict' },
     ],
   },

@@ -90,9 +90,11 @@ export class Intake {
   async #receive(idleMs: number | undefined): Promise<readonly ReceivedMessage[]> {
     const idle = new AbortController()
     let timer: NodeJS.Timeout | undefined
+    let proof: NodeJS.Timeout | undefined
     try {
       this.#connection ??= await this.#open()
       const { waitMs = 0 } = this.#connection
+      if (this.#receiver.isDoubted) proof = startTimer(() => this.#receiver.lasted(), waitMs + PROOF_MS)
       // Not AbortSignal.timeout, which lets the process end before its time where a receiver has no socket.
       if (idleMs !== undefined) timer = startTimer(() => idle.abort(), idleMs + waitMs)
       const { signal } = this.#draining
@@ -103,6 +105,7 @@ export class Intake {
       return []
     } finally {
       clearTimeout(timer)
+      clearTimeout(proof)
     }
   }
 
@@ -157,8 +160,9 @@ export class Intake {
 
   /** The connection is of no use any more. What was received and not acked comes again. */
   async #lose(error: unknown): Promise<void> {
+    const wasOpen = this.#connection !== undefined
     await this.#close()
-    if (!this.#draining.signal.aborted) this.#receiver.failed(error)
+    if (!this.#draining.signal.aborted) this.#receiver.failed(error, wasOpen)
   }
 
   async #close(): Promise<void> {
@@ -184,4 +188,6 @@ export class Intake {
 }
 
 const OPEN_MS = 10_000
+/** A broker that refuses what it is asked says so within a round trip. */
+const PROOF_MS = 2_000
 const ACK_MS = 10_000

@@ -11,7 +11,7 @@ export interface Receiver {
    *
    * @param signal aborts when the inbox waits no longer: a connection that comes after that, it closes
    * @throws an error that names what cannot be reached; SluiceError OPTION_INVALID if the broker answers, and something is missing
-   * there or set otherwise than it must be
+   * there, not permitted or set otherwise than it must be. The other calls throw the same
    */
   open(signal: AbortSignal): Promise<ReceiverConnection>
 }

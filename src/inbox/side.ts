@@ -1,6 +1,6 @@
 import { pause } from '../basics/pause.ts'
+import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { wordsOf } from '../basics/words-of.ts'
-import { isSluiceError } from '../errors.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
@@ -11,6 +11,8 @@ export class Side {
   readonly #plan: InboxPlan
   readonly #report: Report
   readonly #breaker: Breaker
+  /** A connection that was open has failed for a setting, such as a permission to ack: to open another one proves nothing. */
+  #isDoubted = false
 
   constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
     this.#name = name
@@ -19,21 +21,33 @@ export class Side {
     this.#breaker = new Breaker(plan.breaker)
   }
 
-  /** It is out of reach, or does not do what it is asked. */
-  failed(thrown: unknown): void {
+  get isDoubted(): boolean {
+    return this.#isDoubted
+  }
+
+  /** It is out of reach, or does not do what it is asked. @param wasOpen it could be reached */
+  failed(thrown: unknown, wasOpen = false): void {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
     const error = wordsOf(thrown)
-    const cause = this.#name === 'receiver' && isSluiceError(thrown, 'OPTION_INVALID') ? 'settings' : 'outage'
+    const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
+    this.#isDoubted = cause === 'settings' && (wasOpen || this.#isDoubted)
     this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
   }
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
   reached(): void {
-    this.#tell(this.#breaker.reached())
+    if (!this.#isDoubted) this.#tell(this.#breaker.reached())
+  }
+
+  /** It has done what it is asked, without an error, for a while. */
+  lasted(): void {
+    this.#isDoubted = false
+    this.reached()
   }
 
   answered(): void {
+    this.#isDoubted = false
     this.#tell(this.#breaker.answered())
   }
 

@@ -7,9 +7,9 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { GroupMember, type KafkaClient } from './group-member.ts'
+import { failureOf } from './kafka-failure.ts'
 import { CONNECT_MS, WITHOUT_SPACES } from './kafka-options.ts'
 import { FETCH_WAIT_MS, KafkaReceiver } from './kafka-receiver.ts'
-import { reasonOf } from './kafka-verdict.ts'
 import { wrongTopic } from './record.ts'
 
 /** From where an inbox receives in Kafka. */
@@ -91,7 +91,7 @@ async function open(plan: FromKafkaPlan, signal: AbortSignal): Promise<ReceiverC
     return receiver
   } catch (error) {
     await receiver.close()
-    throw new Error(reasonOf(error), { cause: error })
+    throw failureOf(error)
   }
 }
 

@@ -6,7 +6,7 @@ import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
 import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
-import { reasonOf } from './kafka-verdict.ts'
+import { failureOf } from './kafka-failure.ts'
 import { isOutOfRange, Positions } from './positions.ts'
 import { receivedOf } from './received.ts'
 
@@ -65,7 +65,7 @@ export class KafkaReceiver implements ReceiverConnection {
     try {
       await this.#member.commit(offsetsOf(acked, [...this.#out.values()]))
     } catch (error) {
-      throw new Error(reasonOf(error), { cause: error })
+      throw failureOf(error)
     }
   }
 
@@ -107,7 +107,7 @@ export class KafkaReceiver implements ReceiverConnection {
       // A member without partitions has no fetch, and looks for more.
       await untilAborted(this.#stepEnd.promise, AbortSignal.timeout(IDLE_MS))
     } catch (error) {
-      throw new Error(reasonOf(error), { cause: error })
+      throw failureOf(error)
     }
   }
 

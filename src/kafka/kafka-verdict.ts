@@ -1,6 +1,7 @@
 import { MultipleErrors, type ProduceResult, ProtocolError, ResponseError, UserError } from '@platformatic/kafka'
-import { errorText } from '../errors.ts'
+import { unavailableCause } from '../basics/unavailable-cause.ts'
 import type { Verdict } from '../relay/destination.ts'
+import { failureOf, leafOf, reasonOf } from './kafka-failure.ts'
 import { placeOf } from './record.ts'
 
 /** What became of the records of each partition. */
@@ -24,30 +25,25 @@ export function judged(thrown: unknown): Answers {
   if (produced !== undefined) for (const [place, verdict] of stored(produced).byPlace) byPlace.set(place, verdict)
   for (const { topic, partition, code } of codesIn(thrown))
     byPlace.set(placeOf({ topic, partition }), code === 0 ? CONFIRMED : verdictOf(new ProtocolError(code)))
-  return { byPlace, others: { kind: 'unavailable', error: reasonOf(thrown) } }
+  return { byPlace, others: unavailable(thrown) }
 }
 
 /** What an error in asking for a topic says, or an error of the protocol: about the message, or only about the servers. */
 export function verdictOf(thrown: unknown): Verdict {
-  const cause = causeOf(thrown)
-  const error = reasonOf(cause)
+  const kind = kindOf(leafOf(thrown))
+  return kind === undefined ? unavailable(thrown) : { kind, error: reasonOf(thrown) }
+}
+
+/** Undefined: it says nothing about the message. */
+function kindOf(error: unknown): 'refused' | 'failed' | undefined {
   // The client says that there is no such topic.
-  if (cause instanceof UserError) return { kind: 'failed', error }
-  return { kind: cause instanceof ProtocolError ? (KINDS[String(cause.apiId)] ?? 'unavailable') : 'unavailable', error }
+  if (error instanceof UserError) return 'failed'
+  return error instanceof ProtocolError ? KINDS[String(error.apiId)] : undefined
 }
 
-/** An error in words, with its causes. */
-export function reasonOf(thrown: unknown): string {
-  const error = causeOf(thrown)
-  if (!(error instanceof Error)) return errorText(error)
-  const said = error instanceof ProtocolError ? `${String(error.apiId)}: ${error.message}` : error.message
-  return error.cause === undefined ? said : `${said} ${reasonOf(error.cause)}`
-}
-
-/** The first error that says what was wrong: of several, and of retries, there is a tree. */
-function causeOf(thrown: unknown): unknown {
-  const [first] = thrown instanceof MultipleErrors ? (thrown.errors as readonly unknown[]) : []
-  return first === undefined ? thrown : causeOf(first)
+function unavailable(thrown: unknown): Verdict {
+  const failure = failureOf(thrown)
+  return { kind: 'unavailable', error: failure.message, cause: unavailableCause(failure) }
 }
 
 interface Code {
@@ -78,7 +74,7 @@ interface ProduceResponse {
 }
 
 /** By the errors of the protocol. An unknown partition here is one whose metadata are old: the topic was there before. */
-const KINDS: Readonly<Record<string, Verdict['kind']>> = {
+const KINDS: Readonly<Record<string, 'refused' | 'failed'>> = {
   CORRUPT_MESSAGE: 'refused',
   MESSAGE_TOO_LARGE: 'refused',
   INVALID_TOPIC_EXCEPTION: 'refused',

@@ -2,6 +2,7 @@ import { Producer } from '@platformatic/kafka'
 import { noteKind } from '../basics/adapter-kinds.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
+import { failureOf } from './kafka-failure.ts'
 import {
   type ClientOptions,
   CONNECT_MS,
@@ -11,7 +12,6 @@ import {
   resolveKafka,
 } from './kafka-options.ts'
 import { KafkaPublisher } from './kafka-publisher.ts'
-import { reasonOf } from './kafka-verdict.ts'
 
 /**
  * Publishes to topics of Kafka, which confirms a message when all of its replicas in sync have it. The ordering key is the
@@ -46,7 +46,7 @@ async function open(plan: KafkaPlan, signal: AbortSignal): Promise<DestinationCo
     return new KafkaPublisher(producer, plan)
   } catch (error) {
     await producer.close(true).catch(() => undefined)
-    throw new Error(reasonOf(error), { cause: error })
+    throw failureOf(error)
   }
 }
 

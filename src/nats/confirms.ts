@@ -1,11 +1,5 @@
-import {
-  createInbox,
-  type Msg,
-  type MsgHdrs,
-  type NatsConnection,
-  PermissionViolationError,
-} from '@nats-io/transport-node'
-import { subjectOf } from './permission.ts'
+import { createInbox, type Msg, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
+import { subjectOf, watchPermissions } from './remedy.ts'
 
 /** A message to publish. */
 interface Publication {
@@ -41,7 +35,10 @@ export class Confirms {
     this.#inbox = `${createInbox(prefix)}.`
     connection.subscribe(`${this.#inbox}*`, { callback: (error, message) => this.#hear(error, message) })
     void connection.closed().then((error) => this.#fail(error ?? new Error('connection closed')))
-    void this.#watch()
+    // The server does not say which message it has refused, but under which subject the login may not publish.
+    void watchPermissions(connection, (violation) => {
+      if (violation.operation === 'publish') this.#fail(violation, subjectOf(violation))
+    })
   }
 
   /**
@@ -90,14 +87,5 @@ export class Confirms {
   #fail(error: Error, subject?: string): void {
     for (const [number, waiting] of [...this.#waiting])
       if (subject === undefined || subject === waiting.subject) this.#answer(number, error)
-  }
-
-  /** The server does not say which message it has refused, but under which subject the login may not publish. */
-  async #watch(): Promise<void> {
-    for await (const status of this.#connection.status()) {
-      const error = status.type === 'error' ? status.error : undefined
-      if (error instanceof PermissionViolationError && error.operation === 'publish')
-        this.#fail(error, subjectOf(error))
-    }
   }
 }

@@ -1,11 +1,19 @@
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
+import { withRemedy } from './remedy.ts'
 
 /** Options of the client that a user may give. */
 export type ClientOptions = Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'>
 
-/** Connects once: to any of the servers, and not again. */
-export function connectOnce(servers: readonly string[], options: ClientOptions | undefined): Promise<NatsConnection> {
-  return connect({
+/**
+ * Connects once: to any of the servers, and not again.
+ *
+ * @throws what the client throws; OPTION_INVALID if the login is refused
+ */
+export async function connectOnce(
+  servers: readonly string[],
+  options: ClientOptions | undefined,
+): Promise<NatsConnection> {
+  const terms = {
     name: 'sluice',
     timeout: CONNECT_MS,
     // They make two errors with a stack for each message: a fifth of the processor.
@@ -15,7 +23,12 @@ export function connectOnce(servers: readonly string[], options: ClientOptions |
     // What is under way fails at once when the connection ends; another one is opened with the next try.
     reconnect: false,
     waitOnFirstConnect: false,
-  })
+  }
+  try {
+    return await connect(terms)
+  } catch (error) {
+    throw withRemedy(error)
+  }
 }
 
 /** A server that is stopped accepts a connection and says nothing. There may be others. */

@@ -8,7 +8,7 @@ import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
-import { withRemedy } from './permission.ts'
+import { withRemedy } from './remedy.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {

@@ -4,7 +4,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { type Handover, REQUEST_MS } from './handover.ts'
-import { withRemedy } from './permission.ts'
+import { watchPermissions, withRemedy } from './remedy.ts'
 
 /** A connection to a consumer of JetStream. */
 export class NatsReceiver implements ReceiverConnection {
@@ -16,8 +16,9 @@ export class NatsReceiver implements ReceiverConnection {
   readonly #out = new Unacked<JsMsg>()
   /** How many messages the consumer delivers before it waits for acks. */
   readonly #most: number
-  #onLost: (error: Error) => void = () => undefined
-  #lost: Error | undefined
+  #onLost: (error: unknown) => void = () => undefined
+  /** Why it is of no use any more. */
+  #lost: { readonly error: unknown } | undefined
   /** How many more messages there were, as the last one said. */
   #more = 0
 
@@ -27,6 +28,7 @@ export class NatsReceiver implements ReceiverConnection {
     this.#handover = handover
     this.#most = most
     void connection.closed().then((error) => this.#lose(error ?? new Error('the connection is closed')))
+    void watchPermissions(connection, (violation) => this.#lose(violation))
   }
 
   get waitMs(): number {
@@ -49,7 +51,8 @@ export class NatsReceiver implements ReceiverConnection {
     this.#out.forget(messages)
     const last = delivered.pop()
     for (const one of delivered) one.ack()
-    if (last !== undefined) await this.#ackLast(last)
+    // JetStream answers to the last one when it has those before it.
+    if (last !== undefined) await this.#unlessLost(() => last.ackAck({ timeout: ACK_MS }))
   }
 
   close(): Promise<void> {
@@ -57,22 +60,23 @@ export class NatsReceiver implements ReceiverConnection {
   }
 
   #lose(error: Error): void {
-    this.#lost = error
-    this.#onLost(error)
+    this.#lost ??= { error: withRemedy(error) }
+    this.#onLost(this.#lost.error)
   }
 
-  /** JetStream answers to the last ack when it has those before it. The client forgets this when the connection ends. */
-  async #ackLast(message: JsMsg): Promise<void> {
-    if (this.#lost !== undefined) throw this.#lost
-    const answered = Promise.withResolvers<unknown>()
+  /** What the client is asked for. It may forget that, or wait in vain, when the connection is of no use any more. */
+  async #unlessLost<T>(ask: () => Promise<T>): Promise<T> {
+    if (this.#lost !== undefined) throw this.#lost.error
+    const answered = Promise.withResolvers<T>()
     this.#onLost = answered.reject
-    message.ackAck({ timeout: ACK_MS }).then(answered.resolve, (error: unknown) => answered.reject(withRemedy(error)))
-    await answered.promise
+    ask().then(answered.resolve, (error: unknown) => answered.reject(withRemedy(error)))
+    return answered.promise
   }
 
   /** Waits for one message, and takes those that are there with it. */
   async #wait(most: number, signal: AbortSignal): Promise<readonly JsMsg[]> {
-    const first = await untilAborted(this.#consumer.next({ expires: REQUEST_MS }), signal)
+    const next = this.#unlessLost(() => this.#consumer.next({ expires: REQUEST_MS }))
+    const first = await untilAborted(next, signal)
     // None came in time.
     if (first === undefined || first === null) return []
     const more = Math.min(most - 1, moreBehind(first))
@@ -80,11 +84,13 @@ export class NatsReceiver implements ReceiverConnection {
   }
 
   /** So many messages that are there; fewer, after a second, if another process has taken some. */
-  async #fetch(count: number): Promise<readonly JsMsg[]> {
-    const messages: JsMsg[] = []
-    for await (const message of await this.#consumer.fetch({ max_messages: count, expires: LEAST_MS }))
-      messages.push(message)
-    return messages
+  #fetch(count: number): Promise<readonly JsMsg[]> {
+    return this.#unlessLost(async () => {
+      const messages: JsMsg[] = []
+      for await (const message of await this.#consumer.fetch({ max_messages: count, expires: LEAST_MS }))
+        messages.push(message)
+      return messages
+    })
   }
 
   #given(message: JsMsg): ReceivedMessage {

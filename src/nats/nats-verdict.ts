@@ -1,8 +1,8 @@
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { InvalidSubjectError, type Msg, PermissionViolationError } from '@nats-io/transport-node'
-import { errorText } from '../errors.ts'
 import type { Verdict } from '../relay/destination.ts'
-import { withRemedy } from './permission.ts'
+import { reasonOf, unavailable } from '../relay/unavailable.ts'
+import { withRemedy } from './remedy.ts'
 
 /**
  * What the answer to a publication says. The first one counts, and a service that listens to the subject may answer before the
@@ -19,11 +19,16 @@ export function verdictOfAnswer(answer: Msg, expected: string | undefined): Verd
 
 /** What an error says: about the message, or only about the server and the way to it. */
 export function verdictOf(thrown: unknown): Verdict {
-  const error = errorText(withRemedy(thrown))
-  if (thrown instanceof JetStreamApiError) return { kind: KINDS[thrown.code] ?? 'unavailable', error }
-  if (thrown instanceof InvalidSubjectError) return { kind: 'refused', error }
-  const isOfMessage = thrown instanceof PermissionViolationError && thrown.operation === 'publish'
-  return { kind: isOfMessage ? 'failed' : 'unavailable', error }
+  const reason = withRemedy(thrown)
+  const kind = kindOf(thrown)
+  return kind === undefined ? unavailable(reason) : { kind, error: reasonOf(reason) }
+}
+
+/** Undefined: it says nothing about the message. */
+function kindOf(thrown: unknown): 'refused' | 'failed' | undefined {
+  if (thrown instanceof JetStreamApiError) return KINDS[thrown.code]
+  if (thrown instanceof InvalidSubjectError) return 'refused'
+  return thrown instanceof PermissionViolationError && thrown.operation === 'publish' ? 'failed' : undefined
 }
 
 /** Nobody listens to the subject: the server itself says so. */

@@ -10,7 +10,7 @@ import { percentEncoded } from '../relay/percent-encoded.ts'
 import { connectOnce } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
-import { withRemedy } from './permission.ts'
+import { withRemedy } from './remedy.ts'
 import { wrongSubject } from './subject.ts'
 
 /**

@@ -1,8 +1,8 @@
 import type { JetStreamClient } from '@nats-io/jetstream'
-import { errorText } from '../errors.ts'
 import type { Verdict } from '../relay/destination.ts'
+import { unavailable } from '../relay/unavailable.ts'
 import { verdictOf } from './nats-verdict.ts'
-import { withRemedy } from './permission.ts'
+import { withRemedy } from './remedy.ts'
 
 /** Finds out why nobody has answered to the messages of a call: once for each subject. */
 export class Unanswered {
@@ -41,7 +41,7 @@ export class Unanswered {
       await streams.info(this.#stream)
       return undefined
     } catch (error) {
-      return { kind: 'unavailable', error: errorText(withRemedy(error)) }
+      return unavailable(withRemedy(error))
     }
   }
 }

@@ -1,11 +1,12 @@
 import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
-import { errorText } from '../errors.ts'
+import { reasonOf } from '../relay/unavailable.ts'
+import { withRemedyOfLogin } from './remedy.ts'
 
 /**
  * Connects to a random server, and to the next one where that fails.
  *
  * @param signal destroys the connection, whatever state it is in
- * @throws why each of them could not be connected to
+ * @throws why each of them could not be connected to: an AggregateError
  */
 export async function connectToAny(
   servers: readonly string[],
@@ -14,16 +15,17 @@ export async function connectToAny(
   random: () => number = Math.random,
 ): Promise<ChannelModel> {
   const first = Math.floor(random() * servers.length)
-  const reasons: string[] = []
+  const reasons = new Map<string, unknown>()
   for (const server of [...servers.slice(first), ...servers.slice(0, first)]) {
     try {
       return await connectTo(server, options, signal)
     } catch (error) {
-      // Its address without the login.
-      reasons.push(`${new URL(server).host}: ${errorText(error)}`)
+      reasons.set(server, withRemedyOfLogin(error, server))
     }
   }
-  throw new Error(reasons.join('; '))
+  // The address of each without its login.
+  const words = [...reasons].map(([server, reason]) => `${new URL(server).host}: ${reasonOf(reason)}`)
+  throw new AggregateError(reasons.values(), words.join('; '))
 }
 
 async function connectTo(server: string, options: SocketOptions, signal: AbortSignal): Promise<ChannelModel> {

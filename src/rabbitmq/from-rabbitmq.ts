@@ -1,9 +1,7 @@
 import type { SocketOptions } from 'amqplib'
 import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
-import { codeOf } from '../basics/sql-state.ts'
-import { wordsOf } from '../basics/words-of.ts'
-import { expected, SluiceError } from '../errors.ts'
+import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { RabbitmqReceiver } from './rabbitmq-receiver.ts'
 import { serversOf } from './servers.ts'
@@ -42,19 +40,12 @@ export function fromRabbitmq(options: FromRabbitmqOptions): Receiver {
   })
 }
 
-/** @throws SluiceError OPTION_INVALID if the queue is missing */
+/** @throws if the queue is missing, or closed to the login */
 async function receiverOf(session: Session, queue: string): Promise<ReceiverConnection> {
   const channel = await session.connection.createChannel()
   const receiver = new RabbitmqReceiver(session, channel, queue)
-  await channel.checkQueue(queue).catch((error: unknown) => {
-    throw codeOf(error) === NOT_FOUND ? missing(error) : error
-  })
+  await channel.checkQueue(queue)
   return receiver
-}
-
-function missing(cause: unknown): SluiceError {
-  const text = `fromRabbitmq.queue: ${wordsOf(cause)}. Declare the queue, or correct its name or the vhost in servers`
-  return new SluiceError('OPTION_INVALID', text, { cause })
 }
 
 /** A receiver that waits sends nothing, and would not find out that its connection is cut off. */
@@ -67,6 +58,5 @@ function withHeartbeat(server: string): string {
 const REMEDY = "As in fromRabbitmq({ servers: 'amqp://localhost', queue: 'billing' })"
 /** After two of them without a frame the connection is lost, for both sides. */
 const HEARTBEAT_S = 10
-const NOT_FOUND = '404'
 /** In bytes. */
 const LONGEST_NAME = 255

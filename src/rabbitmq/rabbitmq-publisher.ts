@@ -3,8 +3,10 @@ import { describe, errorText } from '../errors.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
+import { unavailable } from '../relay/unavailable.ts'
 import { propertiesOf, wrongHeaders } from './properties.ts'
 import type { RabbitmqOptions } from './rabbitmq-options.ts'
+import { withRemedy } from './remedy.ts'
 import { wrongRoutingKey } from './routing-key.ts'
 import { closeSession, type Session } from './session.ts'
 import type { SizeLimit } from './size-limit.ts'
@@ -19,8 +21,8 @@ export class RabbitmqPublisher implements DestinationConnection {
   /** The latest publication of each id, until it has an answer. */
   readonly #underway = new Map<unknown, Publication>()
   readonly #calls = new Set<PublishCall>()
-  #closed: string | undefined
-  #blocked: string | undefined
+  #closed: Verdict | undefined
+  #blocked: Verdict | undefined
 
   constructor(session: Session, channel: ConfirmChannel, options: RabbitmqOptions, limit: SizeLimit) {
     this.#session = session
@@ -40,7 +42,7 @@ export class RabbitmqPublisher implements DestinationConnection {
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     if (signal.aborted) return messages.map(() => NO_CONFIRM)
     const obstacle = this.#closed ?? this.#blocked
-    if (obstacle !== undefined) return messages.map(() => unavailable(obstacle))
+    if (obstacle !== undefined) return messages.map(() => obstacle)
     const call = new PublishCall(messages, (outgoing, answered) => this.#publish(outgoing, answered))
     this.#calls.add(call)
     try {
@@ -51,7 +53,7 @@ export class RabbitmqPublisher implements DestinationConnection {
   }
 
   close(): Promise<void> {
-    this.#end('connection closed')
+    this.#end(new Error('connection closed'))
     return closeSession(this.#session)
   }
 
@@ -65,11 +67,11 @@ export class RabbitmqPublisher implements DestinationConnection {
     try {
       this.#send(outgoing, (failure) => {
         // Later, because the client calls this before it tells why the channel is closed.
-        if (failure !== null) queueMicrotask(() => end(unavailable(this.#closed ?? NACKED)))
+        if (failure !== null) queueMicrotask(() => end(this.#closed ?? NACKED))
         else end(publication.isReturned ? this.#unroutable(outgoing) : CONFIRMED)
       })
     } catch (error) {
-      if (error instanceof IllegalOperationError) end(unavailable(this.#closed ?? errorText(error)))
+      if (error instanceof IllegalOperationError) end(this.#closed ?? unavailable(error))
       // The client cannot encode it.
       else end({ kind: 'refused', error: errorText(error) })
     }
@@ -88,9 +90,9 @@ export class RabbitmqPublisher implements DestinationConnection {
   #listen(): void {
     const { connection } = this.#session
     this.#channel.on('return', ({ properties }) => this.#return(properties.messageId))
-    this.#channel.on('error', ({ message }) => this.#end(message))
-    connection.on('error', ({ message }) => this.#end(message))
-    connection.on('close', (error) => this.#end(error?.message ?? 'connection closed'))
+    this.#channel.on('error', (error) => this.#end(error))
+    connection.on('error', (error) => this.#end(error))
+    connection.on('close', (error) => this.#end(error ?? new Error('connection closed')))
     connection.on('blocked', (reason) => this.#block(reason))
     connection.on('unblocked', () => this.#unblock())
   }
@@ -111,15 +113,16 @@ export class RabbitmqPublisher implements DestinationConnection {
   }
 
   /** No message that is under way gets an answer any more: the client ends each with an error. */
-  #end(reason: string): void {
-    this.#closed ??= reason
-    this.#limit.learnFrom(reason)
+  #end(error: Error): void {
+    this.#closed ??= unavailable(withRemedy(error))
+    this.#limit.learnFrom(error.message)
   }
 
   /** The server is short of memory or disk, and reads nothing of this connection until that is over. */
   #block(reason: string): void {
-    this.#blocked = `connection blocked by the server: ${reason}`
-    for (const call of this.#calls) call.end(unavailable(this.#blocked))
+    const blocked: Verdict = { kind: 'unavailable', error: `connection blocked by the server: ${reason}` }
+    this.#blocked = blocked
+    for (const call of this.#calls) call.end(blocked)
   }
 
   #unblock(): void {
@@ -131,9 +134,5 @@ interface Publication {
   isReturned: boolean
 }
 
-function unavailable(error: string): Verdict {
-  return { kind: 'unavailable', error }
-}
-
 const CONFIRMED: Verdict = { kind: 'confirmed' }
-const NACKED = 'nacked by the server: a queue is full, or has no leader'
+const NACKED: Verdict = { kind: 'unavailable', error: 'nacked by the server: a queue is full, or has no leader' }

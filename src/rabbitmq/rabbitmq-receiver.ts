@@ -3,6 +3,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { receivedOf } from './received.ts'
+import { withRemedy } from './remedy.ts'
 import { closeSession, type Session } from './session.ts'
 
 /** A connection to RabbitMQ, with a consumer of a queue. */
@@ -16,15 +17,16 @@ export class RabbitmqReceiver implements ReceiverConnection {
   readonly #out = new Unacked<ConsumeMessage>()
   #consuming: Promise<void> | undefined
   #changed = Promise.withResolvers<void>()
-  #ended: Error | undefined
+  /** Why it is of no use any more. */
+  #ended: { readonly reason: unknown } | undefined
 
   constructor(session: Session, channel: Channel, queue: string) {
     this.#session = session
     this.#channel = channel
     this.#queue = queue
-    channel.on('error', ({ message }) => this.#end(message))
-    session.connection.on('error', ({ message }) => this.#end(message))
-    session.connection.on('close', (error) => this.#end(error?.message ?? 'connection closed'))
+    channel.on('error', (error) => this.#end(error))
+    session.connection.on('error', (error) => this.#end(error))
+    session.connection.on('close', (error) => this.#end(error ?? new Error('connection closed')))
   }
 
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
@@ -34,12 +36,12 @@ export class RabbitmqReceiver implements ReceiverConnection {
       await untilAborted(this.#changed.promise, signal)
     const mayBeMore = this.#arrived.length > 0 && this.#arrived.length < most
     if (mayBeMore && !signal.aborted) await untilAborted(this.#roundTrip(), signal)
-    if (this.#ended !== undefined) throw this.#ended
+    if (this.#ended !== undefined) throw this.#ended.reason
     return this.#arrived.splice(0, most).map((message) => this.#given(message))
   }
 
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
-    if (this.#ended !== undefined) throw this.#ended
+    if (this.#ended !== undefined) throw this.#ended.reason
     const [oldest] = this.#out.keys()
     const delivered = this.#out.of(messages)
     const last = delivered.at(-1)
@@ -52,19 +54,23 @@ export class RabbitmqReceiver implements ReceiverConnection {
 
   /** The server puts back what has not been acked, each message where it was. */
   close(): Promise<void> {
-    this.#end('connection closed')
+    this.#end(new Error('connection closed'))
     return closeSession(this.#session)
   }
 
   /** The server sends as many messages as one batch takes, and more when these have been acked. */
   async #consume(most: number): Promise<void> {
-    await this.#channel.prefetch(most)
-    await this.#channel.consume(this.#queue, (message) => this.#arrive(message))
+    try {
+      await this.#channel.prefetch(most)
+      await this.#channel.consume(this.#queue, (message) => this.#arrive(message))
+    } catch (error) {
+      throw withRemedy(error)
+    }
   }
 
   #arrive(message: ConsumeMessage | null): void {
     if (message === null) {
-      this.#end(`queue '${this.#queue}': the server has cancelled its consumer`)
+      this.#end(new Error(`queue '${this.#queue}': the server has cancelled its consumer`))
       return
     }
     this.#arrived.push(message)
@@ -79,7 +85,7 @@ export class RabbitmqReceiver implements ReceiverConnection {
     try {
       await this.#channel.prefetch(1)
     } catch (error) {
-      throw this.#ended ?? error
+      throw this.#ended === undefined ? error : this.#ended.reason
     }
   }
 
@@ -89,8 +95,8 @@ export class RabbitmqReceiver implements ReceiverConnection {
     return given
   }
 
-  #end(reason: string): void {
-    this.#ended ??= new Error(reason)
+  #end(error: Error): void {
+    this.#ended ??= { reason: withRemedy(error) }
     this.#tell()
   }
 

@@ -1,6 +1,7 @@
 import type { ChannelModel, SocketOptions } from 'amqplib'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { connectToAny } from './connect-to-any.ts'
+import { withRemedy } from './remedy.ts'
 
 /** A connection, and what destroys it. */
 export interface Session {
@@ -12,7 +13,7 @@ export interface Session {
 /**
  * Connects, and makes of the connection what it is for. It is destroyed if that fails, or the signal aborts meanwhile.
  *
- * @throws why there is no connection, or what `make` throws
+ * @throws why there is no connection, or what `make` throws; OPTION_INVALID if that is missing, or not permitted
  */
 export async function openSession<T>(
   servers: readonly string[],
@@ -28,7 +29,7 @@ export async function openSession<T>(
     return await make({ connection: await connectToAny(servers, options ?? {}, life.signal), life })
   } catch (error) {
     abort()
-    throw error
+    throw withRemedy(error)
   } finally {
     signal.removeEventListener('abort', abort)
   }

@@ -1,5 +1,6 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
-import { expected, toError } from '../errors.ts'
+import { expected } from '../errors.ts'
+import { withRemedy } from './remedy.ts'
 
 /** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */
 export type FixedOption =
@@ -34,7 +35,7 @@ export function resolveServer(
 /**
  * Connects once, and makes of the client what it is for. The client ends if that fails, or the signal aborts meanwhile.
  *
- * @throws why there is no connection, or what `make` throws
+ * @throws why there is no connection, or what `make` throws; OPTION_INVALID if that waits for a change by hand
  */
 export async function openClient<T>(
   plan: ServerPlan,
@@ -55,7 +56,7 @@ export async function openClient<T>(
     return await make(client)
   } catch (error) {
     end()
-    throw reasonOf(reason ?? error)
+    throw withRemedy(reason ?? error)
   } finally {
     signal.removeEventListener('abort', end)
   }
@@ -79,11 +80,6 @@ const FIXED = {
   reconnectOnError: null,
   retryStrategy: () => null,
 } as const satisfies Record<FixedOption, unknown>
-
-/** A name with several addresses, none of which answers, gives an error without a message. */
-function reasonOf(error: unknown): Error {
-  return error instanceof AggregateError && error.message === '' ? toError(error.errors[0]) : toError(error)
-}
 
 /** A server that is stopped accepts a connection and says nothing. */
 const CONNECT_MS = 2_000

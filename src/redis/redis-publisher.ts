@@ -2,9 +2,11 @@ import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { describe, errorText } from '../errors.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
+import { unavailable } from '../relay/unavailable.ts'
 import type { Entry, PublishScript } from './publish-script.ts'
 import type { RedisPlan } from './redis-options.ts'
 import { isDenied, verdictOf } from './redis-verdict.ts'
+import { withRemedy } from './remedy.ts'
 
 /** A connection to a server. */
 export class RedisPublisher implements DestinationConnection {
@@ -51,7 +53,7 @@ export class RedisPublisher implements DestinationConnection {
       return answers.map(verdictOf)
     } catch (error) {
       if (isDenied(error)) return this.#judge(entries)
-      const verdict: Verdict = { kind: 'unavailable', error: errorText(error) }
+      const verdict = unavailable(withRemedy(error))
       return messages.map(() => verdict)
     }
   }
@@ -70,7 +72,7 @@ export class RedisPublisher implements DestinationConnection {
       await this.#script.run([], [stream])
       return NOT_SENT
     } catch (error) {
-      return { kind: isDenied(error) ? 'failed' : 'unavailable', error: errorText(error) }
+      return isDenied(error) ? { kind: 'failed', error: errorText(error) } : unavailable(withRemedy(error))
     }
   }
 

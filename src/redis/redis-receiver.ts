@@ -1,10 +1,9 @@
 import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
-import { wordsOf } from '../basics/words-of.ts'
-import { SluiceError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { entriesIn, listOf, receivedOf, type StreamEntry } from './entry.ts'
+import { withRemedy } from './remedy.ts'
 
 /** A consumer of a stream. */
 export interface StreamConsumer {
@@ -35,14 +34,9 @@ export class RedisReceiver implements ReceiverConnection {
     this.#place = place
   }
 
-  /** @throws SluiceError OPTION_INVALID if the stream or its group is missing, or the login may not read it: the server says so */
+  /** @throws if the stream or its group is missing, or the login may not read it: the server says so */
   async check(): Promise<void> {
-    try {
-      await this.#read(FIRST, 1)
-    } catch (error) {
-      const words = wordsOf(error)
-      throw OF_SETTINGS.test(words) ? new SluiceError('OPTION_INVALID', `fromRedis: ${words}`, { cause: error }) : error
-    }
+    await this.#read(FIRST, 1)
   }
 
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
@@ -83,7 +77,7 @@ export class RedisReceiver implements ReceiverConnection {
   async #read(behind: string, most: number): Promise<readonly StreamEntry[]> {
     const { stream, group, consumer } = this.#place
     const count = ['COUNT', most, 'BLOCK', BLOCK_MS, 'STREAMS', stream, behind]
-    const answer = await this.#client.callBuffer('XREADGROUP', 'GROUP', group, consumer, ...count)
+    const answer = await said(this.#client.callBuffer('XREADGROUP', 'GROUP', group, consumer, ...count))
     const [ofStream] = listOf(answer)
     return entriesIn(listOf(ofStream)[1])
   }
@@ -91,7 +85,7 @@ export class RedisReceiver implements ReceiverConnection {
   async #claim(most: number): Promise<readonly StreamEntry[]> {
     const { stream, group, consumer } = this.#place
     const terms = [stream, group, consumer, IDLE_MS, this.#claimFrom, 'COUNT', most]
-    const [next, entries] = listOf(await this.#client.callBuffer('XAUTOCLAIM', ...terms))
+    const [next, entries] = listOf(await said(this.#client.callBuffer('XAUTOCLAIM', ...terms)))
     this.#claimFrom = String(next)
     if (this.#claimFrom === FIRST) this.#claimAtMs = performance.now() + CLAIM_EVERY_MS
     return entriesIn(entries)
@@ -105,7 +99,7 @@ export class RedisReceiver implements ReceiverConnection {
 
   async #ack(ids: readonly string[]): Promise<void> {
     const { stream, group } = this.#place
-    if (ids.length > 0) await this.#client.xack(stream, group, ...ids)
+    if (ids.length > 0) await said(this.#client.xack(stream, group, ...ids))
   }
 
   #given({ id, fields = [] }: StreamEntry): ReceivedMessage {
@@ -115,8 +109,15 @@ export class RedisReceiver implements ReceiverConnection {
   }
 }
 
-/** No group, no permission, or a key that is no stream. */
-const OF_SETTINGS = /^(NOGROUP|NOPERM|WRONGTYPE)\b/
+/** @throws the server's error, with what to do */
+async function said<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    throw withRemedy(error)
+  }
+}
+
 const FIRST = '0-0'
 /** Entries that no consumer has had. */
 const NEW = '>'

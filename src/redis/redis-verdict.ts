@@ -1,11 +1,13 @@
 import type { Verdict } from '../relay/destination.ts'
+import { unavailable } from '../relay/unavailable.ts'
 import { BEHIND, STORED } from './publish-script.ts'
+import { withRemedy } from './remedy.ts'
 
 /** What the script's answer for a message says. */
 export function verdictOf(answer: string): Verdict {
   if (answer === STORED) return CONFIRMED
   if (answer === BEHIND) return STAYS_BEHIND
-  return { kind: isOfMessage(answer) ? 'failed' : 'unavailable', error: answer }
+  return isOfMessage(answer) ? { kind: 'failed', error: answer } : unavailable(withRemedy(answer))
 }
 
 /** The login may not use one of the keys, or not run scripts. */

@@ -1,3 +1,4 @@
+import type { UnavailableCause } from '../basics/unavailable-cause.ts'
 import type { Message } from '../message.ts'
 
 /**
@@ -25,7 +26,8 @@ export interface Destination {
    * calls it again after each outage.
    *
    * @param signal aborts when the relay waits no longer: a connection that comes after that, it closes
-   * @throws an error that names what is missing, or cannot be reached
+   * @throws an error that names what cannot be reached; SluiceError OPTION_INVALID if the destination answers, and something is
+   * missing there, not permitted or set otherwise than it must be
    */
   open(signal: AbortSignal): Promise<DestinationConnection>
 }
@@ -37,7 +39,7 @@ export interface DestinationConnection {
   /**
    * Publishes the messages in their order, without waiting in between, and returns one {@link Verdict} for each, in the
    * same order. When the signal aborts it returns at once: what has no answer yet is `unavailable`. If it rejects, all
-   * messages of the call are `unavailable`.
+   * messages of the call are `unavailable`, for the `cause` that the error gives as in {@link Destination.open}.
    */
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]>
   /** Closes the connection, also one that is broken, and waits for no answer. */
@@ -55,8 +57,11 @@ export type Verdict =
    * when the retry policy says, such as the `Retry-After` of a service; at most a day.
    */
   | { readonly kind: 'failed'; readonly error: string; readonly afterMs?: number | undefined }
-  /** The destination gave no answer, or can store nothing now. It says nothing about the message, and counts no attempt. */
-  | { readonly kind: 'unavailable'; readonly error: string }
+  /**
+   * The destination gave no answer, or can store nothing now. It says nothing about the message, and counts no attempt. `cause`:
+   * whether that passes by itself, or waits for a change by hand, such as a permission; by default `outage`.
+   */
+  | { readonly kind: 'unavailable'; readonly error: string; readonly cause?: UnavailableCause | undefined }
 
 /** The verdict when the time is over. */
 export const NO_CONFIRM: Verdict = { kind: 'unavailable', error: 'no confirm in time' }

@@ -1,8 +1,8 @@
-import { errorText } from '../errors.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from './destination.ts'
 import { Grace } from './grace.ts'
 import type { RelayPlan } from './options.ts'
 import { soundVerdicts } from './sound-verdicts.ts'
+import { unavailable } from './unavailable.ts'
 import { callsOf } from './waves.ts'
 
 /**
@@ -77,7 +77,7 @@ async function answersTo(
 ): Promise<readonly Verdict[]> {
   const publishing = async () => soundVerdicts(await connection.publish(messages, signal), messages.length)
   const published = publishing().catch((error: unknown) => {
-    const verdict: Verdict = { kind: 'unavailable', error: errorText(error) }
+    const verdict = unavailable(error)
     return messages.map(() => verdict)
   })
   return (await Promise.race([published, grace.over])) ?? messages.map(() => NO_CONFIRM)

@@ -1,6 +1,7 @@
 import { closed, opened } from '../basics/opened.ts'
 import { pause } from '../basics/pause.ts'
-import { toError } from '../errors.ts'
+import { type UnavailableCause, unavailableCause } from '../basics/unavailable-cause.ts'
+import { wordsOf } from '../basics/words-of.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
 import type { DestinationState } from '../statistics/destination-state.ts'
 import { readSource } from '../table/session/source.ts'
@@ -81,7 +82,7 @@ export class RelayOutlet implements Outlet {
     if (from !== this.#connection) return 0
     const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
-    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable.error, true)
+    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable, true)
     else if (answered) this.#answers()
     return answered && unavailable !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
   }
@@ -135,7 +136,7 @@ export class RelayOutlet implements Outlet {
       this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
     } catch (error) {
-      if (!draining.aborted) this.#fails(toError(error).message, false)
+      if (!draining.aborted) this.#fails({ error: wordsOf(error), cause: unavailableCause(error) }, false)
     }
   }
 
@@ -144,21 +145,28 @@ export class RelayOutlet implements Outlet {
     const { pipeline, to } = this.#plan
     const since = this.#breaker.answered()
     if (since !== undefined || this.#destination === undefined)
-      this.#destination = { system: to.system, since: new Date(), outage: null }
+      this.#destination = { system: to.system, since: new Date(), failure: null }
     if (since === undefined) return
     this.#report({ kind: 'relay.available', queue: pipeline.queue, destination: to.system, since })
   }
 
-  #fails(error: string, byMessages: boolean): void {
+  #fails({ error, cause: said }: Reason, byMessages: boolean): void {
     this.#needsProbe ||= byMessages
     const { pipeline, to } = this.#plan
+    // An adapter may say anything.
+    const cause = said === 'settings' ? said : 'outage'
     const terms = this.#breaker.failed()
     const retryAt = new Date(Date.now() + terms.retryInMs)
-    this.#destination = { system: to.system, since: terms.since, outage: { error, retryAt } }
-    this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, error, ...terms })
+    this.#destination = { system: to.system, since: terms.since, failure: { cause, error, retryAt } }
+    this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, cause, error, ...terms })
     // What is under way on it fails too. The next try begins with a new one, perhaps to another server.
     void this.close()
   }
+}
+
+interface Reason {
+  readonly error: string
+  readonly cause?: UnavailableCause | undefined
 }
 
 const FREE: Passage = { isProbe: false, over: () => undefined }

@@ -68,6 +68,10 @@ export const duration = column((row, name) => Math.round(numberOf(row, name)), m
 /** The same where the column may be null. */
 export const nullable = {
   text: column(textOrNull),
+  word: <Word extends string>(): Column<Word | null> => ({
+    ...column(textOrNull)(),
+    read: (row, name) => textOrNull(row, name) as Word | null,
+  }),
   bool: column((row, name) => (row[name] === null ? null : booleanOf(row, name))),
   number: column(numberOrNull),
   bigint: column(textOrNull, asText),

@@ -1,3 +1,4 @@
+import type { UnavailableCause } from '../basics/unavailable-cause.ts'
 import { type SluiceError, toError } from '../errors.ts'
 
 /** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
@@ -295,13 +296,14 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * The `destination` of a relay has been out of reach `since` then, for this reason. Nothing is claimed until it is tried
-   * again, after `retryInMs`. Reported for each try that fails.
+   * The `destination` of a relay has been of no use `since` then, for this reason. Nothing is claimed until it is tried again,
+   * after `retryInMs`. Reported for each try that fails. `cause` and `error` are those of the last try, and may change meanwhile.
    */
   | {
       readonly kind: 'relay.unavailable'
       readonly queue: string
       readonly destination: string
+      readonly cause: UnavailableCause
       readonly error: string
       readonly since: Date
       readonly retryInMs: number
@@ -323,15 +325,15 @@ export type SluiceEvent =
     }
   /**
    * The broker of an inbox (`side: 'receiver'`), or the database, has been of no use `since` then, for this reason. It is tried
-   * again after `retryInMs`. Reported for each try that fails. `cause` is `settings` if the receiver can tell that something is
-   * missing at the broker or set wrongly. A refused login counts as an outage, and so does everything with Kafka.
+   * again after `retryInMs`. Reported for each try that fails. `cause` and `error` are those of the last try, and may change
+   * meanwhile. For the database `cause` is always `outage`.
    */
   | {
       readonly kind: 'inbox.unavailable'
       readonly queue: string
       readonly receiver: string
       readonly side: 'receiver' | 'database'
-      readonly cause: 'outage' | 'settings'
+      readonly cause: UnavailableCause
       readonly error: string
       readonly since: Date
       readonly retryInMs: number

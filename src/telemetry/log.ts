@@ -231,11 +231,25 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
 
 function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string }>): ReturnType<typeof lineOf> {
   const { destination } = event
-  const since = event.since.toISOString()
   if (event.kind === 'relay.available')
-    return ['info', `${destination} is available again. It had not been since ${since}`]
-  const again = `again in ${timeText(event.retryInMs)}`
-  return ['warn', `${destination} has been unavailable since ${since}, ${again}: ${event.error}`]
+    return ['info', `${destination} is available again. It had not been since ${event.since.toISOString()}`]
+  return lineOfUnavailable(destination, event)
+}
+
+/** What waits for a change by hand is an error; what may pass by itself is not. */
+function lineOfUnavailable(
+  what: string,
+  {
+    cause,
+    error,
+    since,
+    retryInMs,
+  }: Extract<SluiceEvent, { readonly kind: 'relay.unavailable' | 'inbox.unavailable' }>,
+): ReturnType<typeof lineOf> {
+  const isOfSettings = cause === 'settings'
+  const why = isOfSettings ? ', now because of a setting' : ''
+  const again = `again in ${timeText(retryInMs)}: ${error}`
+  return [isOfSettings ? 'error' : 'warn', `${what} has been unavailable since ${since.toISOString()}${why}, ${again}`]
 }
 
 type OfInbox = Extract<SluiceEvent, { readonly receiver: string }>
@@ -243,16 +257,9 @@ type OfInbox = Extract<SluiceEvent, { readonly receiver: string }>
 function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
   if (event.kind === 'inbox.stored') return undefined
   const what = event.side === 'database' ? 'the database' : event.receiver
-  const since = event.since.toISOString()
   if (event.kind === 'inbox.available')
-    return ['info', `inbox: ${what} is available again. It had not been since ${since}`]
-  const again = `again in ${timeText(event.retryInMs)}`
-  if (event.cause === 'settings')
-    return [
-      'error',
-      `inbox: ${what} has been unavailable since ${since}, now because of a setting, ${again}: ${event.error}`,
-    ]
-  return ['warn', `inbox: ${what} has been unavailable since ${since}, ${again}: ${event.error}`]
+    return ['info', `inbox: ${what} is available again. It had not been since ${event.since.toISOString()}`]
+  return lineOfUnavailable(`inbox: ${what}`, event)
 }
 
 function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {

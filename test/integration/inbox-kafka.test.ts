@@ -222,11 +222,31 @@ test('a missing topic is named, and the inbox goes on when it has been made', as
 }) => {
   const running = sluice.inbox(queue, { from: from(broker, { topic: 'shop' }), breaker: QUICK }).start()
   const missing = await log.first('inbox.unavailable')
-  expect(missing).toMatchObject({ receiver: 'kafka', side: 'receiver', error: 'Unknown topic shop.' })
+  expect(missing).toMatchObject({
+    receiver: 'kafka',
+    side: 'receiver',
+    cause: 'settings',
+    error: 'Unknown topic shop.',
+  })
   broker.topics.set('shop', 1)
   broker.put('shop', 0, record(1))
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the message' })
   await running.drain()
+})
+
+test.for([
+  ['login', 'SASL_AUTHENTICATION_FAILED'],
+  ['describe topics', 'TOPIC_AUTHORIZATION_FAILED'],
+  ['find group', 'GROUP_AUTHORIZATION_FAILED'],
+] as const)('what the login may not do is a setting: %s', async ([request, error], { sluice, queue, log, broker }) => {
+  const sasl = { mechanism: 'PLAIN', username: 'shop', password: 'secret' } as const
+  broker.refusals.set(request, error)
+  const inbox = sluice.inbox(queue, { from: from(broker, { connection: { sasl } }) })
+  await inbox.runOnce(IN_TIME)
+  expect(log.of('inbox.unavailable')).toMatchObject([{ cause: 'settings', error: expect.stringContaining(error) }])
+  broker.refusals.clear()
+  broker.put('orders', 0, record(1))
+  expect(await inbox.runOnce(IN_TIME)).toMatchObject({ enqueued: 1 })
 })
 
 test('a member without partitions waits for one', async ({ broker }) => {

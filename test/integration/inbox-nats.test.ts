@@ -10,6 +10,7 @@ import { LOGIN, withoutRightToPublish, withoutRightToSubscribe } from '../suppor
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
+const NEVER = { delay: '1h', maxDelay: '1h' } as const
 const test = base.extend('broker', ({ skip }) => startNats(skip))
 
 test('an inbox enqueues what a relay has published, with type, key and headers, and nothing of the broker’s', async ({
@@ -167,7 +168,41 @@ test('acks that the server does not take are an error, which names the permissio
   const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection: LOGIN })
   expect(await sluice.inbox(queue, { from }).runOnce({ wait: '500ms' })).toMatchObject({ enqueued: 2 })
   expect(log.of('inbox.unavailable')).toMatchObject([
-    { side: 'receiver', error: expect.stringMatching(/permission.*: let the login publish there$/i) },
+    {
+      side: 'receiver',
+      cause: 'settings',
+      error: expect.stringMatching(/permission.*: let the login publish there$/i),
+    },
+  ])
+})
+
+test('a login that may not ask for messages is told so at once, with the subject', async ({
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const broker = await startNats(skip, await withoutRightToPublish('$JS.API.CONSUMER.MSG.NEXT.>'))
+  const { server, manager } = broker
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await addConsumer(manager, 'shop', 'inbox')
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection: LOGIN })
+  const running = sluice.inbox(queue, { from, breaker: NEVER }).start()
+  const subject = '"$JS.API.CONSUMER.MSG.NEXT.shop.inbox"'
+  expect(await log.first('inbox.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: `Permissions Violation for Publish to ${subject}: let the login publish there`,
+  })
+  await running.drain()
+})
+
+test('a refused login is a wrong setting', async ({ sluice, queue, log, skip }) => {
+  const { server } = await startNats(skip, await withoutRightToPublish('closed'))
+  const connection = { ...LOGIN, pass: 'wrong' }
+  const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection })
+  await sluice.inbox(queue, { from }).runOnce({ wait: '100ms' })
+  expect(log.of('inbox.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringMatching(/^Authorization Violation.*Correct the login/i) },
   ])
 })
 

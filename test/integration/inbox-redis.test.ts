@@ -140,7 +140,7 @@ test('a group that is missing, or is destroyed, is named, and the inbox goes on 
   const before = log.of('inbox.unavailable').length
   await client.xgroup('DESTROY', 'shop', 'billing')
   const gone = await waitFor(() => log.of('inbox.unavailable')[before], { what: 'a destroyed group' })
-  expect(gone.error).toContain('NOGROUP')
+  expect(gone).toMatchObject({ cause: 'settings', error: expect.stringContaining('NOGROUP') })
   await addGroup(broker)
   await addTo(client, 'shop', [letter(2)])
   await waitFor(async () => (await payloadsOf(database, queue)).length === 2, { what: 'the second message' })

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { z } from 'zod'
+import { SluiceError } from '../../src/errors.ts'
 import { MemoryReceiver } from '../../src/testing/memory-receiver.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -446,6 +447,63 @@ describe('while something is out of reach, an inbox', () => {
     await waitFor(() => from.acked.length === 5, { what: 'the acks after the second outage' })
     await running.drain()
     expect(await payloadsOf(database, queue)).toEqual(range(5))
+  })
+
+  test('says when the cause changes, of the same outage', async ({ sluice, queue, log }) => {
+    const errors = [new Error('no route'), new SluiceError('OPTION_INVALID', 'no such queue'), new Error('no leader')]
+    const from = new MemoryReceiver()
+    const open = from.open.bind(from)
+    from.open = async () => {
+      const error = errors.shift()
+      if (error !== undefined) throw error
+      return open()
+    }
+    const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
+    const { since } = await log.first('inbox.available')
+    expect(log.of('inbox.unavailable')).toMatchObject([
+      { cause: 'outage', error: 'no route', since },
+      { cause: 'settings', error: 'no such queue', since },
+      { cause: 'outage', error: 'no leader', since },
+    ])
+    await running.drain()
+  })
+
+  test('is not available again by a new connection, if a setting makes each of them useless', async ({
+    sluice,
+    queue,
+    log,
+    from,
+  }) => {
+    let refusals = 3
+    from.onAck = () => {
+      if (refusals-- > 0) throw new SluiceError('OPTION_INVALID', 'no permission to ack')
+    }
+    from.deliver(...numbered(1))
+    const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
+    const { since } = await log.first('inbox.available')
+    const said = { cause: 'settings', error: 'no permission to ack', since }
+    expect(log.of('inbox.unavailable')).toMatchObject([said, said, said])
+    await running.drain()
+    expect(from.acked).toHaveLength(1)
+  })
+
+  test('is available again when a connection that was useless before lasts, also without a message', async ({
+    sluice,
+    queue,
+    log,
+  }) => {
+    let refusals = 2
+    const from = new MemoryReceiver()
+    const open = from.open.bind(from)
+    from.open = async () => {
+      const connection = await open()
+      const refused = () => Promise.reject(new SluiceError('OPTION_INVALID', 'no permission to read'))
+      return refusals-- > 0 ? { receive: refused, ack: refused, close: () => connection.close() } : connection
+    }
+    const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
+    const { since } = await log.first('inbox.available')
+    expect(log.of('inbox.unavailable').map((event) => event.since)).toEqual([since, since])
+    await running.drain()
   })
 
   test('ends a runOnce, and leaves the messages where they are', async ({ sluice, queue, log, from }) => {

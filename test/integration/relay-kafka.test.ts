@@ -119,11 +119,29 @@ test('a missing topic is named, and the relay goes on when it has been made', as
   await put(sluice, queue, [1])
   const to = kafka({ servers: serversOf(broker), topic: 'shop' })
   const running = sluice.relay(queue, { to, breaker: QUICK }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ destination: 'kafka', error: 'Unknown topic shop.' })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    destination: 'kafka',
+    cause: 'settings',
+    error: 'Unknown topic shop.',
+  })
   broker.topics.set('shop', 1)
   await untilEmpty(database, queue)
   await running.drain()
   expect(bodiesIn(broker, 'shop:0')).toEqual([1])
+})
+
+test.for([
+  ['login', 'SASL_AUTHENTICATION_FAILED'],
+  ['describe topics', 'TOPIC_AUTHORIZATION_FAILED'],
+] as const)('what the login may not do is a setting: %s', async ([request, error], { sluice, queue, log, broker }) => {
+  const sasl = { mechanism: 'PLAIN', username: 'shop', password: 'secret' } as const
+  broker.refusals.set(request, error)
+  await put(sluice, queue, [1])
+  const to = kafka({ servers: serversOf(broker), topic: 'orders', connection: { sasl } })
+  await sluice.relay(queue, { to }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([{ cause: 'settings', error: expect.stringContaining(error) }])
+  broker.refusals.clear()
+  expect((await sluice.relay(queue, { to }).runOnce()).counts.acked).toBe(1)
 })
 
 test('a server that does not answer costs no attempts, and the order of a key holds', async ({
@@ -137,7 +155,7 @@ test('a server that does not answer costs no attempts, and the order of a key ho
   broker.answers = false
   const to = kafka({ servers: serversOf(broker), topic: 'orders' })
   const running = sluice.relay(queue, { to, breaker: QUICK, confirmTimeout: '200ms' }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: 'no confirm in time' })
+  expect(await log.first('relay.unavailable')).toMatchObject({ cause: 'outage', error: 'no confirm in time' })
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([1, 2, 3, 4].map((payload) => ({ payload, attempt: 0 })))
   broker.answers = true
   await untilEmpty(database, queue)

@@ -162,13 +162,29 @@ test.for([
       sluice.relay(queue, { to: nats({ servers: server.url, subject, connection }) })
     await relayBy(LOGIN).runOnce()
     expect(log.of('relay.unavailable')).toMatchObject([
-      { error: expect.stringMatching(/^Permissions Violation for Subscription to "_INBOX\.[^"]+": .*inboxPrefix/) },
+      {
+        cause: 'settings',
+        error: expect.stringMatching(/^Permissions Violation for Subscription to "_INBOX\.[^"]+": .*inboxPrefix/),
+      },
     ])
     expect(await storedIn(manager, 'shop')).toEqual([])
     await relayBy({ ...LOGIN, inboxPrefix: 'relay' }).runOnce()
     expect(await payloadsOf(database, queue)).toEqual([])
   },
 )
+
+test('a refused login is a setting, and a server that is not there an outage', async ({ sluice, queue, log, skip }) => {
+  const { server } = await startNats(skip, await withoutRightToPublish('closed'))
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop', connection: { ...LOGIN, pass: 'wrong' } })
+  await sluice.relay(queue, { to }).runOnce()
+  await server.kill()
+  await sluice.relay(queue, { to }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringMatching(/^Authorization Violation.*Correct the login/i) },
+    { cause: 'outage' },
+  ])
+})
 
 test('a message that is too large for the stream or for the server is dead, with the reason', async ({
   database,
@@ -218,7 +234,11 @@ test('a missing stream is named, and the relay goes on when it has been made', a
   await put(sluice, queue, [1])
   const to = nats({ servers: server.url, subject: 'shop.orders', stream: 'shop' })
   const running = sluice.relay(queue, { to, breaker: QUICK }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ destination: 'nats', error: 'stream not found' })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    destination: 'nats',
+    cause: 'settings',
+    error: 'stream not found. Make the stream, or correct its name or subject in the options',
+  })
   await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
   await log.first('relay.available')
   await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
@@ -240,7 +260,10 @@ test('a relay waits for its named stream when that is deleted, and no message co
   await log.first('batch.committed')
   await manager.streams.delete('shop')
   await put(sluice, queue, [2])
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('stream not found') })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: expect.stringContaining('stream not found'),
+  })
   const attempts = await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])
   expect(attempts).toEqual([{ attempt: 0 }])
   await manager.streams.add(shop)
@@ -266,7 +289,10 @@ test('messages wait for room in a full stream, and none counts an attempt', asyn
   await put(sluice, queue, [1, 2, 3, 4, 5])
   const to = nats({ servers: server.url, subject: 'work' })
   const running = sluice.relay(queue, { to, breaker: QUICK }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('maximum messages') })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'outage',
+    error: expect.stringContaining('maximum messages'),
+  })
   expect(await payloadsOf(database, queue)).toHaveLength(2)
   expect(await database.sql('SELECT DISTINCT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
     { attempt: 0 },

@@ -36,7 +36,11 @@ test('an exchange that is missing, or is deleted, is named, and the relay goes o
     const before = log.of('relay.unavailable').length
     await put(sluice, queue, [round])
     const missing = await waitFor(() => log.of('relay.unavailable')[before], { what: 'a missing exchange' })
-    expect(missing).toMatchObject({ destination: 'rabbitmq', error: expect.stringContaining(`no exchange '${queue}'`) })
+    expect(missing).toMatchObject({
+      destination: 'rabbitmq',
+      cause: 'settings',
+      error: expect.stringContaining(`no exchange '${queue}'`),
+    })
     await makeExchange()
     await untilEmpty(database, queue)
     await waitFor(() => log.of('relay.available').length === round, { what: `the exchange for the time ${round}` })
@@ -56,7 +60,10 @@ test('messages wait for room in a full queue that refuses new ones, and none cou
   await onChannel(broker, (channel) => channel.assertQueue(queue, { maxLength: 3, overflow: 'reject-publish' }))
   await put(sluice, queue, [1, 2, 3, 4, 5])
   const running = sluice.relay(queue, { to: toQueue(broker.url, queue), breaker: QUICK }).start()
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: expect.stringContaining('nacked by the server') })
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'outage',
+    error: expect.stringContaining('nacked by the server'),
+  })
   expect(await payloadsOf(database, queue)).toEqual([4, 5])
   expect(await attemptsIn(database, queue)).toMatchObject([{ attempt: 0 }, { attempt: 0 }])
   const first = await takenFrom(broker, queue)

@@ -166,11 +166,21 @@ test('a stream that is closed to the login fails its own messages alone', async 
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 'bank:1', attempt: 1 }])
 })
 
-test('a wrong password is the reason of the outage', async ({ sluice, queue, log, broker: { server } }) => {
+test('a wrong password is a setting, and a server that is not there an outage', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server },
+}) => {
   const to = redis({ url: `redis://relay:wrong@127.0.0.1:${server.port}`, stream: 'shop' })
   await put(sluice, queue, [1])
   await sluice.relay(queue, { to }).runOnce()
-  expect(log.of('relay.unavailable')[0]?.error).toContain('WRONGPASS')
+  await server.kill()
+  await sluice.relay(queue, { to }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringMatching(/^WRONGPASS .*\. Correct the login in url or connection$/) },
+    { cause: 'outage', error: expect.stringContaining('ECONNREFUSED') },
+  ])
 })
 
 test('a replica does not take messages, and with replicas a message is confirmed when they have it', async ({
@@ -193,7 +203,11 @@ test('a replica does not take messages, and with replicas a message is confirmed
   const wrong = `${queue}.wrong`
   await put(sluice, wrong, [2])
   await sluice.relay(wrong, { to: redis({ url: replica.server.url, stream: 'shop' }) }).runOnce()
-  expect(log.of('relay.unavailable').at(-1)).toMatchObject({ queue: wrong, error: expect.stringContaining('READONLY') })
+  expect(log.of('relay.unavailable').at(-1)).toMatchObject({
+    queue: wrong,
+    cause: 'outage',
+    error: expect.stringContaining('READONLY'),
+  })
 })
 
 test('a message that a replica lacks is not confirmed, however often it is tried', async ({
@@ -244,7 +258,9 @@ test('a server of a Redis Cluster is out of reach, and says why', async ({ datab
   await client.cluster('ADDSLOTSRANGE', 0, 16_383)
   await put(sluice, queue, [1])
   await sluice.relay(queue, { to: redis({ url: server.url, stream: 'shop' }) }).runOnce()
-  expect(log.of('relay.unavailable')[0]?.error).toContain('CROSSSLOT')
+  expect(log.of('relay.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringContaining('CROSSSLOT') },
+  ])
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 1, attempt: 0 }])
 })
 

@@ -22,13 +22,14 @@ interface Row {
   readonly destination: string
   readonly state: string
   readonly since: Date
+  readonly cause: string | null
   readonly error: string | null
   readonly retry_at: Date | null
 }
 
 const relaysOf = (database: TestDatabase, queue: string) =>
   database.sql<Row>(
-    'SELECT worker, destination, state, since, error, retry_at FROM sluice.relays WHERE queue = $1 ORDER BY worker_id',
+    'SELECT worker, destination, state, since, cause, error, retry_at FROM sluice.relays WHERE queue = $1 ORDER BY worker_id',
     [queue],
   )
 
@@ -53,13 +54,35 @@ describe('a relay', () => {
     await put(sluice, queue, [1])
     const row = await untilRow(database, queue, isUnavailable, 'the outage')
     const { since } = await log.first('relay.unavailable')
-    expect(row).toMatchObject({ error: 'no leader', since, retry_at: expect.any(Date) })
+    expect(row).toMatchObject({ cause: 'outage', error: 'no leader', since, retry_at: expect.any(Date) })
     to.answer = () => ({ kind: 'confirmed' })
     const after = await untilRow(database, queue, (one) => !isUnavailable(one), 'its end')
-    expect(after).toMatchObject({ state: 'available', error: null, retry_at: null })
+    expect(after).toMatchObject({ state: 'available', cause: null, error: null, retry_at: null })
     expect(after.since.getTime()).toBeGreaterThanOrEqual(since.getTime())
     await running.drain()
     await waitFor(async () => (await relaysOf(database, queue)).length === 0, { what: 'the row to go' })
+  })
+
+  test('says when the cause changes, and is unavailable since the first one', async ({
+    database,
+    sluice,
+    queue,
+    log,
+    to,
+  }) => {
+    to.answer = () => ({ kind: 'unavailable', error: 'no leader' })
+    await put(sluice, queue, [1])
+    const running = sluice.relay(queue, { to, breaker: OFTEN }).start()
+    const { since } = await untilRow(database, queue, ({ cause }) => cause === 'outage', 'the outage')
+    to.answer = () => ({ kind: 'unavailable', cause: 'settings', error: 'no permission' })
+    const row = await untilRow(database, queue, ({ cause }) => cause === 'settings', 'the setting')
+    expect(row).toMatchObject({ error: 'no permission', since })
+    expect(await log.first('relay.unavailable', ({ cause }) => cause === 'settings')).toMatchObject({ since })
+    to.reachable = false
+    const unreached = await log.first('relay.unavailable', ({ error }) => error === 'out of reach')
+    expect(unreached).toMatchObject({ cause: 'outage', since })
+    expect(log.of('relay.available')).toEqual([])
+    await running.drain()
   })
 
   test('is not in sluice.relays when its trial finds no message: another worker may have published it', async ({
@@ -150,8 +173,10 @@ describe('sluice.relays', () => {
       await note(database, queue, statistics)
       expect(await relaysOf(database, queue), JSON.stringify(statistics)).toEqual([])
     }
-    await note(database, queue, { [queue]: { relay: { sinceMs: 1, error: { a: 1 }, retryAtMs: 'soon' } } })
-    expect(await relaysOf(database, queue)).toMatchObject([{ destination: null, error: '{"a": 1}', retry_at: null }])
+    await note(database, queue, { [queue]: { relay: { sinceMs: 1, cause: 'x', error: { a: 1 }, retryAtMs: 'soon' } } })
+    expect(await relaysOf(database, queue)).toMatchObject([
+      { destination: null, cause: 'outage', error: '{"a": 1}', retry_at: null },
+    ])
   })
 })
 
@@ -162,7 +187,7 @@ describe('while no relay of a queue reaches its destination', () => {
     queue,
     to,
   }) => {
-    to.reachable = false
+    to.answer = () => ({ kind: 'unavailable', cause: 'settings', error: 'no permission' })
     const [id = ''] = await put(sluice, queue, [1])
     const running = sluice.relay(queue, { to, breaker: NEVER }).start()
     const { since } = await untilRow(database, queue, isUnavailable, 'the outage')
@@ -170,10 +195,16 @@ describe('while no relay of a queue reaches its destination', () => {
     expect(explained.headline).toMatchObject({
       reason: 'destination_unavailable',
       explanation: expect.stringMatching(
-        /^The relay of worker "w\.[^"]+" has not reached its destination, "memory", for \w+: "out of reach"\. It tries again in \d+m/,
+        /^The relay of worker "w\.[^"]+" has not reached its destination, "memory", for \w+, now because of a setting: "no permission"\. It tries again in \d+m/,
       ),
       since,
-      details: { worker: `w.${queue}`, destination: 'memory', error: 'out of reach', retryAt: expect.any(String) },
+      details: {
+        worker: `w.${queue}`,
+        destination: 'memory',
+        cause: 'settings',
+        error: 'no permission',
+        retryAt: expect.any(String),
+      },
       remedy: `SELECT * FROM sluice.relays WHERE queue = '${queue}';`,
     })
     const ofQueue = await sluice.operate.queues.explain(queue)
@@ -194,13 +225,13 @@ describe('while no relay of a queue reaches its destination', () => {
   }) => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 360_000 })
     onTestFinished(() => void vi.useRealTimers())
-    to.reachable = false
+    to.answer = () => ({ kind: 'unavailable', cause: 'settings', error: 'no permission' })
     await put(sluice, queue, [1, 2])
     await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '6 minutes' WHERE queue = $1`, [queue])
     sluice.relay(queue, { to, breaker: NEVER }).start()
     await untilRow(database, queue, isUnavailable, 'the outage')
     const { attention, relays } = await sluice.operate.status({ queue })
-    expect(relays).toMatchObject([{ queue, worker: `w.${queue}`, state: 'unavailable', error: 'out of reach' }])
+    expect(relays).toMatchObject([{ queue, worker: `w.${queue}`, state: 'unavailable', cause: 'settings' }])
     expect(attention).toMatchObject([
       {
         kind: 'relays.unavailable',
@@ -208,7 +239,7 @@ describe('while no relay of a queue reaches its destination', () => {
         subject: queue,
         messages: 2,
         text: expect.stringMatching(
-          /^the relay of worker w\.\S+ has not reached its destination, memory, for 6m.*: out of reach$/,
+          /^the relay of worker w\.\S+ has not reached its destination, memory, for 6m.*, now because of a setting: no permission$/,
         ),
       },
     ])
@@ -217,7 +248,7 @@ describe('while no relay of a queue reaches its destination', () => {
         severity: 'error',
         subject: `queue ${queue}`,
         finding: expect.stringMatching(
-          /^The relay of worker w\.\S+ has not reached its destination, memory, for 6m.*: out of reach$/,
+          /^The relay of worker w\.\S+ has not reached its destination, memory, for 6m.*, now because of a setting: no permission$/,
         ),
       },
     ])

@@ -271,6 +271,7 @@ describe('the views, which are a public interface,', () => {
           "destination text",
           "state text",
           "since timestamp with time zone",
+          "cause text",
           "error text",
           "retry_at timestamp with time zone",
           "as_of timestamp with time zone",

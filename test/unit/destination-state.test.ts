@@ -4,11 +4,11 @@ import { Meter } from '../../src/statistics/meter.ts'
 import { Meters } from '../../src/statistics/meters.ts'
 
 const at = (ms: number) => new Date(ms)
-const available = (ms: number): DestinationState => ({ system: 'nats', since: at(ms), outage: null })
+const available = (ms: number): DestinationState => ({ system: 'nats', since: at(ms), failure: null })
 const unavailable = (ms: number, error = 'no leader'): DestinationState => ({
   system: 'nats',
   since: at(ms),
-  outage: { error, retryAt: at(ms + 1) },
+  failure: { cause: 'settings', error, retryAt: at(ms + 1) },
 })
 const asItIs = (text: string) => text
 
@@ -25,6 +25,7 @@ test('what an adapter says is shortened, and made such that the database can hol
   expect(destinationJson(said, (text) => text.toUpperCase())).toEqual({
     system: 'NATS',
     sinceMs: 5,
+    cause: 'settings',
     error: `\uFFFD\uFFFD${'X'.repeat(998)}`,
     retryAtMs: 6,
   })

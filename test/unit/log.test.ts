@@ -98,6 +98,30 @@ describe('a line', () => {
       'error sluice: mail: inbox: nats has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
     ],
     [
+      {
+        kind: 'relay.unavailable',
+        queue: 'mail',
+        destination: 'nats',
+        cause: 'settings',
+        error: 'stream not found',
+        since: new Date('2030-01-01T00:00:00Z'),
+        retryInMs: 2_000,
+      },
+      'error sluice: mail: nats has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: stream not found',
+    ],
+    [
+      {
+        kind: 'relay.unavailable',
+        queue: 'mail',
+        destination: 'nats',
+        cause: 'outage',
+        error: 'no leader',
+        since: new Date('2030-01-01T00:00:00Z'),
+        retryInMs: 2_000,
+      },
+      'warn sluice: mail: nats has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: no leader',
+    ],
+    [
       FAILED,
       'warn sluice: mail: message 7 (welcome), attempt 2, failed on web-1, again in 2 s: Error: busy (at charge (/app/pay.ts:12:5), at two, at three)',
     ],

@@ -254,6 +254,7 @@ test('the main entry exports these types', () => {
       "Streams",
       "TrimResult",
       "TypedQueue",
+      "UnavailableCause",
       "Verdict",
       "VersionInUse",
       "WaitingFilter",

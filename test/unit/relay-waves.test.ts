@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { SluiceError } from '../../src/errors.ts'
 import type { DestinationConnection, OutgoingMessage, Verdict } from '../../src/relay/destination.ts'
 import { publishBatch } from '../../src/relay/publish-batch.ts'
 
@@ -63,13 +64,15 @@ test('an adapter that throws, or gives too few verdicts, has said nothing about 
       throw new Error('a bug')
     },
   }
+  const refuser = { ...thrower, publish: () => Promise.reject(new SluiceError('OPTION_INVALID', 'no permission')) }
   const mute = { ...thrower, publish: async () => [] }
-  for (const [connection, error] of [
-    [thrower, 'Error: a bug'],
-    [mute, 'expected one verdict for each message'],
+  for (const [connection, said] of [
+    [thrower, { error: 'Error: a bug', cause: 'outage' }],
+    [refuser, { error: 'no permission', cause: 'settings' }],
+    [mute, { error: 'expected one verdict for each message' }],
   ] as const) {
     const verdicts = await publishBatch(connection, messages, { keepsOrder: false, mostBytes: 100 }, never)
-    expect([...verdicts.values()]).toEqual([{ kind: 'unavailable', error }])
+    expect([...verdicts.values()]).toEqual([{ kind: 'unavailable', ...said }])
   }
 })
 

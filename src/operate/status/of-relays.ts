@@ -22,8 +22,9 @@ export function attentionToRelays(
 
 function unavailable(queue: string, relays: readonly RelayStatus[], ready: number): AttentionToQueue {
   const [longest] = relays.toSorted((a, b) => b.forMs - a.forMs)
-  const { worker = '', destination = null, forMs = 0, error = null } = longest ?? {}
+  const { worker = '', destination = null, forMs = 0, cause = null, error = null } = longest ?? {}
   const others = relays.length > 1 ? ` (and of ${counted(relays.length - 1, 'other')})` : ''
+  const because = cause === 'settings' ? ', now because of a setting' : ''
   const why = error === null ? '' : `: ${shortened(error)}`
   return {
     kind: 'relays.unavailable',
@@ -31,7 +32,7 @@ function unavailable(queue: string, relays: readonly RelayStatus[], ready: numbe
     subject: queue,
     queue,
     messages: ready,
-    text: `the relay of worker ${worker}${others} has not reached its destination, ${destination ?? 'unnamed'}, for ${durationWords(forMs)}${why}`,
+    text: `the relay of worker ${worker}${others} has not reached its destination, ${destination ?? 'unnamed'}, for ${durationWords(forMs)}${because}${why}`,
     remedy: 'npx sluice doctor',
   }
 }

@@ -1,3 +1,4 @@
+import type { UnavailableCause } from '../../basics/unavailable-cause.ts'
 import { date, duration, nullable, shape, text, word } from '../shape.ts'
 import { type Execute, statement } from '../statement.ts'
 
@@ -17,6 +18,8 @@ export interface RelayStatus {
   readonly since: Date
   /** For how long, by the database's clock. */
   readonly forMs: number
+  /** Whether that may pass by itself, or waits for a change by hand, as the last try has said. Null: it is available. */
+  readonly cause: UnavailableCause | null
   /** Why it is unavailable. Null: it is available. */
   readonly error: string | null
   /** When it is tried next. Null: it is available. */
@@ -38,6 +41,7 @@ const RELAY = shape<RelayStatus>({
   state: word(),
   since: date(),
   forMs: duration((of) => `clock_timestamp() - ${of}.since`),
+  cause: nullable.word(),
   error: nullable.text(),
   retryAt: nullable.date(),
   asOf: date(),

@@ -25,6 +25,8 @@ export class FakeKafka {
   /** False: it does not answer requests to store, and stores nothing. */
   answers = true
   answer: PartitionAnswer = () => 'NONE'
+  /** The errors that it answers to such requests. */
+  readonly refusals = new Map<'login' | 'describe topics' | 'find group', string>()
   /** The port that it names to clients, if that is not its own. */
   advertisedPort: number | undefined
   readonly #groups = new Map<string, FakeKafkaGroup>()
@@ -110,11 +112,18 @@ export class FakeKafka {
       case FIND_COORDINATOR:
         return answer
           .appendInt32(0)
-          .appendInt16(0)
+          .appendInt16(codeOf(this.refusals.get('find group') ?? 'NONE'))
           .appendString(null, false)
           .appendInt32(NODE)
           .appendString('127.0.0.1', false)
           .appendInt32(this.advertisedPort ?? this.port)
+      case SASL_HANDSHAKE:
+        return answer.appendInt16(0).appendArray(['PLAIN'], (w, name) => w.appendString(name, false), ...PLAIN)
+      case SASL_AUTHENTICATE:
+        return answer
+          .appendInt16(codeOf(this.refusals.get('login') ?? 'NONE'))
+          .appendString(null, false)
+          .appendBytes(Buffer.alloc(0), false)
       default:
         return answerOfGroup(api, request, answer, (name) => this.group(name))
     }
@@ -138,7 +147,11 @@ export class FakeKafka {
   #describeTopic(answer: Writer, name: string): void {
     const partitions = Array.from({ length: this.topics.get(name) ?? 0 }, (_, partition) => partition)
     answer
-      .appendInt16(codeOf(partitions.length === 0 ? 'UNKNOWN_TOPIC_OR_PARTITION' : 'NONE'))
+      .appendInt16(
+        codeOf(
+          this.refusals.get('describe topics') ?? (partitions.length === 0 ? 'UNKNOWN_TOPIC_OR_PARTITION' : 'NONE'),
+        ),
+      )
       .appendString(name, false)
       .appendBoolean(false)
       .appendArray(
@@ -202,7 +215,8 @@ function versions(answer: Writer): Writer {
     .appendInt32(0)
 }
 
-const [PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS] = [0, 1, 2, 3, 10, 18]
+const [PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR] = [0, 1, 2, 3, 10]
+const [SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE] = [17, 18, 36]
 /** Requests, each with its one version. */
 const SERVED = [
   [PRODUCE, 3],
@@ -210,6 +224,8 @@ const SERVED = [
   [LIST_OFFSETS, 2],
   [METADATA, 4],
   [FIND_COORDINATOR, 1],
+  [SASL_HANDSHAKE, 1],
   [API_VERSIONS, 1],
+  [SASL_AUTHENTICATE, 0],
 ] as const
 const NODE = 1
