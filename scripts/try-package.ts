@@ -1,6 +1,6 @@
 /**
  * Tries the package as its users get it: checks the tarball, installs it into empty projects, and there runs the programs
- * of the README, and whatever the table of modules in docs/guides/typescript.md says that works.
+ * of the README and of the five steps, and whatever the table of modules in docs/guides/typescript.md says that works.
  */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { findServer } from '../server/find-server.ts'
 import { entries } from './build/entries.ts'
 import { tryBundlers } from './try-package/bundlers.ts'
+import { tryPages } from './try-package/pages.ts'
 import { Project } from './try-package/project.ts'
-import { tryReadme } from './try-package/readme.ts'
 import { tryRequire } from './try-package/require.ts'
 import { tryTypeScript } from './try-package/typescript.ts'
 
@@ -24,7 +24,7 @@ try {
   const checks = new Project(root, server.url)
   checks.run('npx', ['--yes', 'publint@0.3.25', tarball, '--strict'])
   checks.run('npx', ['--yes', '@arethetypeswrong/cli@0.18.5', tarball, '--profile', 'esm-only'])
-  tryReadme(folder, server.url, tarball)
+  tryPages(folder, server.url, tarball)
   tryRequire(Project.create(folder, 'require', server.url), tarball)
   tryTypeScript(Project.create(folder, 'typescript', server.url), tarball, devDependencies)
   tryBundlers(Project.create(folder, 'bundlers', server.url), tarball)

@@ -10,7 +10,7 @@ describe('a newcomer who runs what a page shows', () => {
     await using database = await createTestDatabase()
     using reader = new PageReader(database)
     expect(await reader.read('README.md')).toEqual([])
-    expect(reader.ran).toEqual(expect.arrayContaining(['node first.mjs', 'node worker.ts']))
+    expect(reader.ran).toContain('node first.mjs')
   })
 
   test.concurrent('sees what the five steps say, one after another in one folder', async () => {

@@ -43,6 +43,18 @@ describe('in leased mode, a process that dies', () => {
     expect(await effectsOf(database, [id!])).toEqual([{ id, worker: second.name }])
   })
 
+  test('P1, P4: leaves its message to the next one that starts, if no other runs', async ({ database, queue }) => {
+    const [id] = await enqueue(database, queue, [{ wait: true }])
+    const first = await WorkerProcess.start(database, queue, LEASED)
+    await first.handling(id!)
+    await first.kill()
+    const second = await WorkerProcess.start(database, queue, LEASED)
+    expect(await second.handling(id!)).toBe(2)
+    second.order('go')
+    await untilEmpty(database, queue)
+    expect(await effectsOf(database, [id!])).toEqual([{ id, worker: second.name }])
+  })
+
   test('leaves the first message of a key to another, before the later ones', async ({ database, queue, sluice }) => {
     const enqueueKeyed = (payload: object) =>
       sluice.enqueue(sluice.ownTransaction, queue, payload, { orderingKey: 'key' })
