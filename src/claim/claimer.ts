@@ -258,8 +258,11 @@ export class Claimer {
     kind: MessageKind,
     bottom: boolean,
   ): Promise<ClaimAnswer> {
+    const isEarly = kind === 'keyed' && this.#lacksRows
     const claimed = this.#claims.claim(connection, terms, kind, bottom)
     const [answer] = await Promise.all([claimed, this.#check?.(connection.execute)])
+    // The rows may be there by the time of the answer, but the claim was sent before.
+    if (isEarly && answer.rows.length === 0) this.#fromBottom.add(kind)
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }

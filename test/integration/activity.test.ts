@@ -83,7 +83,9 @@ describe('the activity of a queue', () => {
     const [first, second] = steps.map(({ at }) => at.getTime())
     expect(second! - first!).toBe(600_000)
     await database.sql(`UPDATE sluice.worker_activity SET at = at - interval '90 min' WHERE worker_id > 1`)
-    expect(await sluice.operate.queues.activity({ queue, step: '1d' })).toMatchObject([{ acked: 27 }])
+    // A day may have begun between them.
+    const days = await sluice.operate.queues.activity({ queue, step: '1d' })
+    expect(days.reduce((sum, { acked }) => sum + acked, 0)).toBe(27)
     expect((await sluice.operate.queues.activity({ since: '2h' })).map((step) => step.queue)).toContain('other')
   })
 

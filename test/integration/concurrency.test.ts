@@ -136,7 +136,7 @@ describe.for(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     queue,
     database,
   }) => {
-    await put(sluice, queue, numbers(6))
+    await put(sluice, queue, numbers(21))
     const claimedAt: number[] = []
     sluice.events.subscribe((event) => {
       if (event.kind === 'batch.claimed') claimedAt.push(performance.now())
@@ -146,9 +146,9 @@ describe.for(['transactional', 'leased'] as const)('in %s mode', (mode) => {
       .handle(() => undefined)
       .start()
     await untilEmpty(database, queue)
-    expect(claimedAt).toHaveLength(6)
-    // The answers of two claims may come closer to each other than the claims have left.
-    expect(claimedAt.at(-1)! - claimedAt[0]!).toBeGreaterThan(4 * 40)
+    expect(claimedAt).toHaveLength(21)
+    // The answers of two claims may come closer to each other than the claims have left, on a busy machine by far.
+    expect(claimedAt.at(-1)! - claimedAt[0]!).toBeGreaterThan(10 * 40)
   })
 })
 

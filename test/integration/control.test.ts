@@ -13,7 +13,7 @@ import {
 } from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { EventLog } from '../support/event-log.ts'
-import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
+import { NO_POLL, raisedFlag, THIS_DATABASE } from '../support/rows/flag.ts'
 import { untilEmpty, untilRecorded } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { endSessions, untilSessions } from '../support/servers/sessions.ts'
@@ -268,7 +268,8 @@ test('a worker that registers ends no session that only looks whether it lives',
   const id = await newWorkerId(execute)
   await looks.query('SELECT pg_advisory_lock_shared(746502, $1)', [id])
   const registered = registerWorker(execute, id, { name: 'back', host: 'h', pid: 1, version: '0' }, [])
-  const waits = `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746502 AND objid = $1 AND NOT granted`
+  const waits = `SELECT FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = $1 AND NOT l.granted AND ${THIS_DATABASE}`
   await waitFor(async () => (await database.sql(waits, [id])).length > 0, { what: 'the worker to wait for the lock' })
   await looks.query('SELECT pg_advisory_unlock_shared(746502, $1)', [id])
   await registered

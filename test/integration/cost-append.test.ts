@@ -70,14 +70,15 @@ describe('P5: the cost of an append:', () => {
     stream,
   }) => {
     for (let n = 0; n < 5; n++) await database.sql('SELECT sluice.create_stream($1)', [`${stream}-${n}`])
-    // The second time: a session plans and reads its catalogs once.
-    let buffers = 0
-    for (let n = 0; n < 3; n++) {
+    // The least: a session plans and reads its catalogs once, and again when a test beside it creates or drops a database.
+    let buffers = Number.POSITIVE_INFINITY
+    for (let n = 0; n < 5; n++) {
       const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ Plan: Record<string, number> }] }>(
         `EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT sluice.append('${stream}', '{}', 'k')`,
       )
       const { Plan: plan } = rows[0]!['QUERY PLAN'][0]
-      buffers = plan['Shared Hit Blocks']! + plan['Shared Read Blocks']! + plan['Shared Dirtied Blocks']!
+      const touched = plan['Shared Hit Blocks']! + plan['Shared Read Blocks']! + plan['Shared Dirtied Blocks']!
+      buffers = Math.min(buffers, touched)
     }
     expect(buffers).toBeLessThanOrEqual(MOST_BUFFERS)
   })

@@ -4,8 +4,16 @@ import { recordStatements, type SentStatement } from '../support/plans/statement
 import { keysOf } from '../support/rows/claim-session.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-import { put, test } from '../support/sluice.ts'
+import { test as base } from '../support/servers/undisturbed.ts'
+import { put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
+
+let queues = 0
+
+/** What a claim may pass over depends on what runs on the whole server. */
+const test = base
+  .extend('queue', () => `limited.${++queues}`)
+  .extend('sluice', ({ database }) => startTestSluice(database))
 
 /** Ten thousand tenants with two messages each, and one with many. */
 async function fill(database: TestDatabase, queue: string): Promise<void> {
@@ -20,17 +28,17 @@ async function fill(database: TestDatabase, queue: string): Promise<void> {
   )
 }
 
-/** How many pages a statement touches, its functions included, when it runs for the third time in a session. */
+/** The fewest pages of a statement that runs three times in a session, its functions included: it may read the catalogs as well. */
 async function pagesOf(database: TestDatabase, text: string): Promise<number> {
   const client = await database.pool.connect()
   try {
-    let pages = 0
+    let pages = Number.POSITIVE_INFINITY
     for (let run = 0; run < 3; run += 1) {
       await client.query('BEGIN')
       const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`)
       await client.query('ROLLBACK')
       const plan = rows[0]['QUERY PLAN'][0].Plan
-      pages = plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
+      pages = Math.min(pages, plan['Shared Hit Blocks'] + plan['Shared Read Blocks'])
     }
     return pages
   } finally {

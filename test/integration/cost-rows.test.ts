@@ -3,6 +3,7 @@ import { describe, expect } from 'vitest'
 import { deadLetter, retryLater } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
 import { times } from '../support/plans/counted.ts'
+import { NO_POLL } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { untilSessions } from '../support/servers/sessions.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
@@ -71,7 +72,8 @@ describe('P6: no dead row too many: a message', () => {
     test(what, async ({ database, task }) => {
       const queue = `rows.${task.id.replaceAll(/\W/g, '')}`
       const before = await written(database)
-      const sluice = startTestSluice(database)
+      // A heartbeat goes with a poll.
+      const sluice = startTestSluice(database, { pollInterval: NO_POLL })
       await put(sluice, queue, times(MESSAGES, [{}]), { orderingKey })
       const pipeline = work(sluice.pipeline(queue, { batchSize: 50 }))
       for (let ended = 0; ended < MESSAGES; ) {

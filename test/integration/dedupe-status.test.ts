@@ -86,11 +86,10 @@ describe('the status of a dedupe key', () => {
     const read = async () => {
       const text = `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, FORMAT JSON) SELECT sluice_private.look_at_key('${queue}', 'K', 0)`
       const [row] = await database.sql<{ 'QUERY PLAN': [{ Plan: { 'Shared Hit Blocks': number } }] }>(text)
-      return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks']
+      return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks'] ?? Number.POSITIVE_INFINITY
     }
-    // Plans, and the catalog.
-    await read()
-    expect(await read()).toBeLessThan(40)
+    // The least: it may plan, and read the catalog.
+    expect(Math.min(await read(), await read(), await read())).toBeLessThan(40)
     expect(
       await database.sql(`SELECT message_id::text AS id FROM sluice.status($1, dedupe_key => 'K')`, [queue]),
     ).toEqual([{ id: '20000' }])

@@ -1,6 +1,7 @@
 import { describe, expect, inject } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { EventLog } from '../support/event-log.ts'
+import { THIS_DATABASE } from '../support/rows/flag.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
@@ -292,7 +293,8 @@ describe('constraints that a handler sets', () => {
 })
 
 describe('a lock of the session', () => {
-  const HELD = `SELECT count(*)::integer AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = $1`
+  const HELD = `SELECT count(*)::integer AS n FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.classid = 0 AND l.objid = $1 AND ${THIS_DATABASE}`
 
   test.for(['succeeds', 'fails'])(
     'that a handler takes and that %s is free when its batch has ended',

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
+import { pause } from '../../src/basics/pause.ts'
 import { deadLetter } from '../../src/index.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -99,10 +100,11 @@ describe('a lease', () => {
   test('extend() gives a handler its whole time again', async ({ sluice, queue }) => {
     await put(sluice, queue, [1])
     const { counts } = await sluice
-      .pipeline(queue, { mode: 'leased', timeout: '400ms' })
+      .pipeline(queue, { mode: 'leased', timeout: '1s' })
       .handle(async (_, { extend }) => {
-        for (let i = 0; i < 4; i++) {
-          await new Promise((resolve) => setTimeout(resolve, 200))
+        const begunAt = performance.now()
+        while (performance.now() - begunAt < 1_200) {
+          await pause(20)
           await extend()
         }
       })

@@ -7,6 +7,7 @@ import type { Sluice } from '../../src/sluice.ts'
 import { lockPermits, prepareClaim, renewPermitted } from '../../src/table/limit/limits.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Edit, edited } from '../support/rows/edited-functions.ts'
+import { THIS_DATABASE } from '../support/rows/flag.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
@@ -178,8 +179,11 @@ describe('a lease that is written into a permit between the snapshot of another 
       const answer = database.sql(text, [queue, ...params])
       await waitFor(
         async () =>
-          (await database.sql(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4242`))
-            .length > 0,
+          (
+            await database.sql(
+              `SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND NOT l.granted AND l.objid = 4242 AND ${THIS_DATABASE}`,
+            )
+          ).length > 0,
         { what: 'it to have looked' },
       )
       await other.query('BEGIN')

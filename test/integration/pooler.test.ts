@@ -13,6 +13,7 @@ import { cancelStatement } from '../../src/table/worker/server-process.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { bottomOf } from '../support/rows/claim-session.ts'
+import { THIS_DATABASE } from '../support/rows/flag.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { openPool } from '../support/servers/pool.ts'
@@ -486,7 +487,8 @@ async function untilRunning(database: TestDatabase, pid: number): Promise<void> 
 
 async function waits(database: TestDatabase, queue: string): Promise<boolean> {
   const rows = await database.sql(
-    `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746501 AND objid = (hashtext($1)::bigint & 4294967295)::oid AND granted`,
+    `SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = 746501
+       AND l.objid = (hashtext($1)::bigint & 4294967295)::oid AND l.granted AND ${THIS_DATABASE}`,
     [queue],
   )
   return rows.length > 0

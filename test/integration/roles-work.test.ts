@@ -10,7 +10,7 @@ import { EventLog } from '../support/event-log.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
-import { raisedFlag } from '../support/rows/flag.ts'
+import { raisedFlag, THIS_DATABASE } from '../support/rows/flag.ts'
 import { bury } from '../support/rows/operations.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
@@ -501,7 +501,8 @@ async function statesOf(database: Pick<Login, 'sql'>, queue: string): Promise<st
 
 async function flagIsUp(database: Pick<Login, 'sql'>, queue: string): Promise<boolean> {
   const rows = await database.sql(
-    `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746501 AND objid::bigint = hashtext($1)::bigint & 4294967295 AND granted`,
+    `SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = 746501
+       AND l.objid::bigint = hashtext($1)::bigint & 4294967295 AND l.granted AND ${THIS_DATABASE}`,
     [queue],
   )
   return rows.length > 0

@@ -59,7 +59,8 @@ describe('a server that falls silent after it has let us in', () => {
       .runOnce()
     const asked = (text: string) =>
       database.sql(
-        `SELECT FROM pg_stat_activity WHERE query LIKE '%${text}%' AND pid <> pg_backend_pid() AND application_name = 'sluice control'`,
+        `SELECT FROM pg_stat_activity WHERE query LIKE '%${text}%' AND pid <> pg_backend_pid()
+         AND application_name = 'sluice control' AND datname = current_database()`,
       )
     await waitFor(async () => (await asked('AS busy')).length === 1, { what: 'the question whether it works' })
     await holder.query('ROLLBACK')

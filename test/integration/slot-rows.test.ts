@@ -27,6 +27,23 @@ test('a claim that asked for a slot before its row was there waits for the row, 
   expect(idsOf(await taken)).toEqual([keyed])
 })
 
+test('a claim that asked before the row was there, and is answered after it, asks again', async ({ database }) => {
+  const [unkeyed, keyed] = await put(database, 'rows.meanwhile', [{}, { key: 'a' }])
+  const [late, made] = [deferred(), deferred()]
+  const { connection, claimer, handle } = await startClaimer(database, 'rows.meanwhile', async (make) => {
+    await late.promise
+    return make().finally(made.resolve)
+  })
+  await handle(unkeyed)
+  const sent = claimer.send(connection)
+  expect(idsOf(await sent.first)).toEqual([])
+  late.resolve()
+  await made.promise
+  // So that the scan is over.
+  await new Promise(setImmediate)
+  expect(idsOf(await claimer.take(connection, sent))).toEqual([keyed])
+})
+
 test('the row of a slot that could not be made is made by the claim that then finds nothing', async ({ database }) => {
   const [unkeyed, keyed] = await put(database, 'rows.fail', [{}, { key: 'a' }])
   let tries = 0

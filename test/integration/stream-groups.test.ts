@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { THIS_DATABASE } from '../support/rows/flag.ts'
 import { append, jumpSegment, makeStream } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
@@ -190,7 +191,7 @@ describe('a group', () => {
     await waitFor(
       async () => {
         const rows = await database.sql(
-          `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746503 AND NOT granted`,
+          `SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = 746503 AND NOT l.granted AND ${THIS_DATABASE}`,
         )
         return rows.length === 1
       },

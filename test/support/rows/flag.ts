@@ -27,7 +27,8 @@ export async function controlPid(database: TestDatabase, worker: string): Promis
   return waitFor(find, { what: `the control connection of ${worker}` })
 }
 
-const THIS_DATABASE = 'l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())'
+/** The locks `l` of the server that are those of this database: other tests hold locks with the same numbers beside it. */
+export const THIS_DATABASE = 'l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())'
 
 const FLAG_HOLDER = `
 SELECT l.pid FROM pg_locks l
