@@ -10806,6 +10806,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
+-- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. To call a
+-- function that has a row of a table as its argument locks that table, so such a call is in the text that runs here.
+CREATE FUNCTION sluice_private.explained(found_by text, args text[]) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  literals text := (SELECT string_agg(quote_nullable(a.arg), ', ' ORDER BY a.nth) FROM unnest(args) WITH ORDINALITY AS a (arg, nth));
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    EXECUTE format('SELECT ARRAY(SELECT r FROM sluice_private.%I(%s) r)', found_by, literals) INTO reasons;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;
+
 -- schema/79_in_flight_reasons.sql
 --
 -- Reasons of a message that somebody has, or had: a session, a worker, a claim.
@@ -11848,27 +11867,16 @@ $$;
 CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-#variable_conflict use_variable
-DECLARE
-  reasons sluice_private.reason[];
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN
     RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
       CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
-  -- Here, and not within: to call a function that has a message as its argument locks the table.
-  BEGIN
-    IF id IS NOT NULL THEN
-      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-    ELSE
-      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-    END IF;
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+  RETURN QUERY SELECT e.* FROM sluice_private.explained(
+    CASE WHEN id IS NULL THEN 'key_reasons' ELSE 'message_reasons' END, ARRAY[queue, coalesce(id::text, dedupe_key)]
+  ) e;
 END
 $$;
 COMMENT ON FUNCTION sluice.explain IS
@@ -12133,18 +12141,10 @@ $$;
 CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r
-      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained(
+    'event_reasons',
+    ARRAY[explain_event.stream, explain_event.name, explain_event.position::text]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';
@@ -12597,17 +12597,8 @@ $$;
 CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained('queue_reasons', ARRAY[explain_queue.queue]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
@@ -12755,17 +12746,8 @@ $$;
 CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained('schedule_reasons', ARRAY[explain_schedule.name]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';

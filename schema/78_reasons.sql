@@ -152,3 +152,22 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) b ON true
   ORDER BY r.ordinal
 $$;
+
+-- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. To call a
+-- function that has a row of a table as its argument locks that table, so such a call is in the text that runs here.
+CREATE FUNCTION sluice_private.explained(found_by text, args text[]) RETURNS TABLE (
+  reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+  literals text := (SELECT string_agg(quote_nullable(a.arg), ', ' ORDER BY a.nth) FROM unnest(args) WITH ORDINALITY AS a (arg, nth));
+  reasons sluice_private.reason[];
+BEGIN
+  BEGIN
+    EXECUTE format('SELECT ARRAY(SELECT r FROM sluice_private.%I(%s) r)', found_by, literals) INTO reasons;
+  EXCEPTION WHEN lock_not_available THEN
+    reasons := NULL;
+  END;
+  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+END
+$$;

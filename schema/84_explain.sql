@@ -175,27 +175,16 @@ $$;
 CREATE FUNCTION sluice.explain(queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-#variable_conflict use_variable
-DECLARE
-  reasons sluice_private.reason[];
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN
     RAISE EXCEPTION 'id, dedupe_key: expected one of the two, received %',
       CASE WHEN id IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.explain(''emails'', 42). sluice.explain_queue explains a queue.';
   END IF;
-  -- Here, and not within: to call a function that has a message as its argument locks the table.
-  BEGIN
-    IF id IS NOT NULL THEN
-      reasons := ARRAY(SELECT r FROM sluice_private.message_reasons(queue, id) r);
-    ELSE
-      reasons := ARRAY(SELECT r FROM sluice_private.key_reasons(queue, dedupe_key) r);
-    END IF;
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
+  RETURN QUERY SELECT e.* FROM sluice_private.explained(
+    CASE WHEN id IS NULL THEN 'key_reasons' ELSE 'message_reasons' END, ARRAY[queue, coalesce(id::text, dedupe_key)]
+  ) e;
 END
 $$;
 COMMENT ON FUNCTION sluice.explain IS

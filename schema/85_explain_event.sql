@@ -253,18 +253,10 @@ $$;
 CREATE FUNCTION sluice.explain_event(stream text, name text, "position" bigint) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r
-      FROM sluice_private.event_reasons(explain_event.stream, explain_event.name, explain_event.position) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained(
+    'event_reasons',
+    ARRAY[explain_event.stream, explain_event.name, explain_event.position::text]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_event IS
   'Explains why a group has not handled an event: one row per reason, the main one first, as sluice.explain does.';

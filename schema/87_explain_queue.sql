@@ -292,17 +292,8 @@ $$;
 CREATE FUNCTION sluice.explain_queue(queue text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.queue_reasons(explain_queue.queue) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained('queue_reasons', ARRAY[explain_queue.queue]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '

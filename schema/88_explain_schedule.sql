@@ -138,17 +138,8 @@ $$;
 CREATE FUNCTION sluice.explain_schedule(name text) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-  reasons sluice_private.reason[];
-BEGIN
-  BEGIN
-    reasons := ARRAY(SELECT r FROM sluice_private.schedule_reasons(explain_schedule.name) r);
-  EXCEPTION WHEN lock_not_available THEN
-    reasons := NULL;
-  END;
-  RETURN QUERY SELECT s.* FROM sluice_private.shown_reasons(reasons) s;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT e.* FROM sluice_private.explained('schedule_reasons', ARRAY[explain_schedule.name]) e
 $$;
 COMMENT ON FUNCTION sluice.explain_schedule IS
   'Explains why a schedule has not enqueued a message: one row per reason, the main one first, as sluice.explain does.';

@@ -41,10 +41,7 @@ export function areOfRabbitmq([first = '']: readonly string[]): boolean {
 }
 
 function withMoment(to: Destination, handlers: LoadHandlers): Destination {
-  return {
-    system: to.system,
-    open: async (signal) => reaching(await to.open(signal), handlers),
-  }
+  return { ...to, open: async (signal) => reaching(await to.open(signal), handlers) }
 }
 
 function reaching(connection: DestinationConnection, handlers: LoadHandlers): DestinationConnection {

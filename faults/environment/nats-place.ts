@@ -11,7 +11,9 @@ export interface NatsPlace {
   readonly broker: NatsServer
   /** The workers' way. */
   readonly way: TcpRelay
-  /** By a connection that no fault breaks. */
+  /** One that no fault breaks. */
+  readonly connection: NatsConnection
+  /** By this connection. */
   readonly manager: JetStreamManager
 }
 
@@ -31,7 +33,7 @@ export async function startNatsPlace(
     await way.stop()
     await broker.stop()
   }
-  return { place: { broker, way, manager }, url: `nats://127.0.0.1:${way.port}`, end }
+  return { place: { broker, way, connection, manager }, url: `nats://127.0.0.1:${way.port}`, end }
 }
 
 /** A connection of the harness, which comes back when its server does. */

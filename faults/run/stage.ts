@@ -19,6 +19,8 @@ export interface StageOptions<E extends Environment> {
 /** A message that the scenario itself enqueues. */
 export interface StagedMessage extends LoadPayload {
   readonly tenant?: string
+  /** How many bytes its payload has besides. @default 0 */
+  readonly bytes?: number
 }
 
 /** What a scenario has at hand: the fleet, the database, chance, and the clock that says what lasted from when to when. */
@@ -91,6 +93,7 @@ export class Stage<E extends Environment = Environment> {
       `stage.${this.#enqueued}`,
       orderingKey,
       messages.map(({ tenant = null }) => tenant),
+      messages.map(({ bytes = 0 }) => bytes),
     ])
     return rows.map(({ id }) => String(id))
   }
@@ -152,8 +155,9 @@ const BEGUN_MS = 40_000
 const ENQUEUE = `
 WITH message AS (
   INSERT INTO sluice.message (queue, ordering_key, tenant, payload)
-  SELECT $1::text, $5::text, given.tenant, jsonb_build_object('fate', given.fate, 'failures', given.failures)
-  FROM unnest($2::text[], $3::integer[], $6::text[]) WITH ORDINALITY AS given (fate, failures, tenant, place)
+  SELECT $1::text, $5::text, given.tenant,
+         jsonb_build_object('fate', given.fate, 'failures', given.failures, 'filler', repeat('-', given.bytes))
+  FROM unnest($2::text[], $3::integer[], $6::text[], $7::integer[]) WITH ORDINALITY AS given (fate, failures, tenant, bytes, place)
   ORDER BY given.place
   RETURNING id, tenant, payload
 )

@@ -39,15 +39,9 @@ import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { redeploy } from './redeploy.ts'
-import {
-  relayBrokerFull,
-  relayBrokerKill,
-  relayKill,
-  relayLostConfirms,
-  relayOutage,
-  relayRabbitmqKill,
-} from './relay.ts'
+import { relayBrokerKill, relayKill, relayLostConfirms, relayOutage, relayRabbitmqKill } from './relay.ts'
 import { relayCluster, relayRabbitmqCluster } from './relay-cluster.ts'
+import { relayBrokerFull } from './relay-full.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'

@@ -1,9 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { STREAM } from '../environment/nats-place.ts'
 import { type WithBroker, withBroker } from '../environment/with-broker.ts'
 import { type WithRabbitmq, withRabbitmq } from '../environment/with-rabbitmq.ts'
 import { type Scenario, scenario } from '../run/scenario.ts'
-import { ANOTHER_ID_EACH_TIME, NO_WAVES, OUTAGE_COUNTS, SETTLES_BEFORE_CONFIRM } from '../twins/relay-twins.ts'
+import { ANOTHER_ID_EACH_TIME, OUTAGE_COUNTS, SETTLES_BEFORE_CONFIRM } from '../twins/relay-twins.ts'
 
 /** A relay handles nothing, so nothing fails on purpose. Broken waves, and outages, need several messages of a key. */
 export const RELAYED = {
@@ -83,7 +82,7 @@ export const relayRabbitmqKill = scenario<WithRabbitmq>({
 })
 
 /** One attempt is all that a message has. */
-const ONE_ATTEMPT = { pipeline: { maxAttempts: 1 } }
+export const ONE_ATTEMPT = { pipeline: { maxAttempts: 1 } }
 
 export const relayOutage = scenario<WithBroker>({
   ...RELAYED,
@@ -110,38 +109,7 @@ export const relayOutage = scenario<WithBroker>({
   },
 })
 
-export const relayBrokerFull = scenario<WithBroker>({
-  ...RELAYED,
-  name: 'relay-broker-full',
-  title: "the stream of a relay's broker is full now and then, for some milliseconds",
-  injections: { quick: 1, full: 10 },
-  workers: ONE_ATTEMPT,
-  twin: NO_WAVES,
-  // Each try that finds it full doubles the time to the next, and there is a backlog.
-  recoveryMs: 10_000,
-  async inject(stage) {
-    const { manager } = stage.environment
-    await stage.fault('stream full', async () => {
-      // A backlog of one key: were it pipelined, the stream would have room again in the middle of it.
-      await stage.enqueueAll(
-        Array.from({ length: BACKLOG }, () => ({ fate: 'ack', failures: 0 })),
-        'backlog',
-      )
-      for (const end = performance.now() + TOGGLED_MS; performance.now() < end; ) {
-        const { state } = await manager.streams.info(STREAM)
-        await manager.streams.update(STREAM, { max_msgs: state.messages + ROOM, discard: 'new' as never })
-        await pause(FULL_MS)
-        await manager.streams.update(STREAM, { max_msgs: -1 })
-      }
-    })
-  },
-})
-
 const LONGER_THAN_A_CONFIRM_MS = 2_500
 const SOON_MS = 300
 /** Which of the injections of a full run takes longer. */
 const MINUTE_AT = 3
-const TOGGLED_MS = 2_000
-const ROOM = 3
-const FULL_MS = 3
-const BACKLOG = 300

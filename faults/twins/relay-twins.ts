@@ -52,8 +52,5 @@ export const NO_WAVES = {
     },
     { file: 'relay/publish-batch.ts', from: 'if (orderingKey !== null && isStop(verdict)) ', to: 'if (false) ' },
   ],
-  // There must be several of a key in a batch.
-  load: { keys: 1, pauseMs: 5 },
-  workers: { count: 1, pipeline: { batchSize: 500, concurrency: 1 } },
   caught: ['out of order'],
 } as const satisfies Twin

@@ -15,7 +15,7 @@ export const PROGRESS_UNGUARDED = {
   title: 'partitions of a group that are not locked, and progress that is not compared with the start of the batch',
   edits: [
     {
-      file: 'table/stream/claim-events.ts',
+      file: 'table/stream/event-claim-statements.ts',
       from: 'THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.partition::integer) ELSE false END',
       to: 'THEN $1::integer > 0 ELSE false END',
     },
@@ -64,7 +64,7 @@ export const PARKED_KEYS_PASS = {
   title: 'a group that does not check whether an earlier event of the key has failed',
   edits: [
     {
-      file: 'table/stream/claim-events.ts',
+      file: 'table/stream/event-claim-statements.ts',
       from: 'CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (',
       to: 'CASE WHEN locked.keyed AND e.ordering_key IS NULL THEN (',
     },
@@ -101,7 +101,7 @@ export const PARTITIONS_OF_SESSIONS = {
   title: 'partitions of a group that are locked by the session, which a pooler passes on, and not by the transaction',
   edits: [
     {
-      file: 'table/stream/claim-events.ts',
+      file: 'table/stream/event-claim-statements.ts',
       from: 'pg_try_advisory_xact_lock(746503',
       to: 'pg_try_advisory_lock(746503',
     },

@@ -145,7 +145,7 @@ BEGIN
   -- Explains. What is read has the rights of the schema's owner, and what is told of sessions those of who asks.
   GRANT EXECUTE ON FUNCTION sluice.explain, sluice.explain_queue, sluice.explain_event, sluice.explain_schedule,
     sluice_private.message_reasons, sluice_private.key_reasons, sluice_private.queue_reasons, sluice_private.event_reasons,
-    sluice_private.schedule_reasons, sluice_private.shown_reasons, sluice_private.session_facts,
+    sluice_private.schedule_reasons, sluice_private.explained, sluice_private.shown_reasons, sluice_private.session_facts,
     sluice_private.session_words, sluice_private.end_of_session, sluice_private.blocker_of,
     sluice_private.why_table_locked, sluice_private.say, sluice_private.duration_words_to, sluice_private.duration_words,
     sluice_private.quoted TO sluice_reader, sluice_operator, sluice_admin;

@@ -18,6 +18,12 @@ export function oneCore(source: string, entries: readonly string[]): Plugin {
     name: 'one core',
     setup({ onResolve, onLoad }) {
       onResolve({ filter: /^one core$/ }, () => ({ path: index }))
+      onResolve({ filter: /^\./ }, ({ kind, path, resolveDir }) => {
+        if (kind !== 'dynamic-import' || beside.has(join(resolveDir, path))) return
+        return {
+          errors: [{ text: `expected import('${path}') on one line, in single quotes: it is not seen otherwise` }],
+        }
+      })
       onLoad({ filter: /\.ts$/ }, ({ path }) => {
         if (!beside.has(path)) return
         const program = readFileSync(path, 'utf8')
@@ -27,7 +33,7 @@ export function oneCore(source: string, entries: readonly string[]): Plugin {
   }
 }
 
-/** What an `import()` of a source loads. */
+/** What an `import()` of a source loads. Found before the build, which loads some of it before it comes to the `import()`. */
 function loadedLate(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts'))

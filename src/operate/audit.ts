@@ -87,17 +87,14 @@ export type Audit<Definitions extends QueueDefinitions | undefined = undefined> 
   list(options?: AuditOptions<QueueName<Definitions>>): Promise<AuditPage>
 
   /**
-   * Sets how long actions are kept; maintenance removes them after that. At first it is 90 days.
+   * Says for how many milliseconds actions are kept, or changes it; maintenance removes them after that. At first it is 90 days.
    *
-   * @param keep a day to 100 years.
+   * @param duration a day to 100 years. Without it nothing changes
    * @throws SluiceError as {@link Operate}
    *
    * @example await sluice.operate.audit.keep('365d')
    */
-  keep(keep: Duration): Promise<void>
-
-  /** For how many milliseconds actions are kept. @throws SluiceError as {@link Operate} */
-  kept(): Promise<number>
+  keep(duration?: Duration): Promise<number>
 }
 
 /** Answers the calls of {@link Audit}. */
@@ -115,13 +112,11 @@ export class AuditInDatabase implements Audit {
     return search.id === null ? this.#operations.read(read) : this.#operations.count(read)
   }
 
-  async keep(keep: Duration): Promise<void> {
-    const keepMs = toMsWithin('audit.keep', keep, '1d')
+  async keep(duration?: Duration): Promise<number> {
+    if (duration === undefined) return this.#operations.read(readAuditKeep)
+    const keepMs = toMsWithin('audit.keep', duration, '1d')
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
-  }
-
-  async kept(): Promise<number> {
-    return this.#operations.read(readAuditKeep)
+    return keepMs
   }
 }
 

@@ -30,6 +30,8 @@ export interface DatabaseClock {
 
 /** Frozen, because all messages whose handlers return nothing have the same one. */
 export const ACK: Outcome = Object.freeze({ kind: 'ack' })
+/** For one that cannot be written as it was decided, nor as a failed attempt: it comes again in a minute, and keeps no others. */
+export const ASIDE: Outcome = Object.freeze({ kind: 'snooze', afterMs: 60_000 })
 const ACKED: Gone = Object.freeze({ kind: 'gone', why: 'acked' })
 
 /**

@@ -390,7 +390,7 @@ describe('a member of sluice_operator', () => {
     }
     await expect(startTestSluice(operator).operate.audit.keep('1d')).rejects.toEqual(lacks('sluice_admin'))
     await startTestSluice(admin).operate.audit.keep('400d')
-    expect(await reader.operate.audit.kept()).toBe(34_560_000_000)
+    expect(await reader.operate.audit.keep()).toBe(34_560_000_000)
   })
 
   test('may not change what a message or a setting says, nor clear, nor delete dead letters', async ({

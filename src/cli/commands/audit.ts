@@ -70,11 +70,8 @@ function addAuditKeep(audit: Command): void {
     .argument('[duration]', 'from 1d to 36525d', parse.durationMs)
     .addHelpText('after', '\nExamples:\n  $ sluice audit keep\n  $ sluice audit keep 365d')
     .action(async (keepMs: number | undefined, _: unknown, command: Command) => {
-      const kept = await operating(command, async (operate) => {
-        if (keepMs !== undefined) await operate.audit.keep(keepMs)
-        return operate.audit.kept()
-      })
-      print(`Actions are kept for ${durationWords(kept)}.`)
+      const ms = await operating(command, (operate) => operate.audit.keep(keepMs))
+      print(`Actions are kept for ${durationWords(ms)}.`)
     })
 }
 

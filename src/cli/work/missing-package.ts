@@ -11,8 +11,8 @@ export function missingPackage(file: string, error: unknown): SluiceError | unde
   return new SluiceError('OPTION_INVALID', text, { cause: error })
 }
 
-/** Those that modules of users import. */
-const INSTALLED_TOGETHER: readonly (readonly string[])[] = [
+/** Those that modules of users import: the peer dependencies, in groups of those that only work together. */
+export const INSTALLED_TOGETHER: readonly (readonly string[])[] = [
   ['@nats-io/transport-node', '@nats-io/jetstream'],
   ['@opentelemetry/api'],
   ['@platformatic/kafka'],

@@ -6,7 +6,7 @@ import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import { isRefusal, serverErrorOf } from '../../session/refusal.ts'
 import type { AttemptRules } from '../../settings/attempt-rules.ts'
-import { decide } from '../../settle/decide.ts'
+import { ASIDE, decide } from '../../settle/decide.ts'
 import type { Settlement } from '../../settle/settlement.ts'
 import { attemptRules } from '../../source/rules-of.ts'
 import type { TransactionalSource } from '../../source/source.ts'
@@ -110,9 +110,6 @@ const ANSWER_MS = 5_000
 /** How many losses in a row, none of which the server has explained, count as an attempt. */
 const SILENT_LOSSES = 3
 
-/** How long a message waits that cannot be moved to the dead letters. */
-const ASIDE_MS = 60_000
-
 /** Settles the message of a loss that counts, or else writes the evidence. */
 async function write(
   runtime: Runtime,
@@ -155,7 +152,7 @@ async function lostTryOf(
  */
 async function putAside(source: TransactionalSource, { begun }: LostBatch, execute: Execute) {
   const [message] = begun
-  return message && settleAgain(source, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
+  return message && settleAgain(source, message, ASIDE, undefined, execute)
 }
 
 /** Settles a message in another transaction; undefined if another one has it, or has settled it. */

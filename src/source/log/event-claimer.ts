@@ -8,8 +8,8 @@ import {
   type Rest,
   readRest,
   readWindows,
-  windowAt,
 } from '../../table/stream/claim-events.ts'
+import { windowAt } from '../../table/stream/event-claim-statements.ts'
 import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../../table/stream/known-group.ts'
 import { groupUnknown } from '../../table/stream/stream-errors.ts'
 

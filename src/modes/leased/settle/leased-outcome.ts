@@ -1,6 +1,6 @@
 import { Backoff } from '../../../basics/backoff.ts'
 import { errorText } from '../../../errors.ts'
-import { decide, type Rules } from '../../../settle/decide.ts'
+import { ASIDE, decide, type Rules } from '../../../settle/decide.ts'
 import type { Decided } from '../../../settle/decision.ts'
 import type { SettledAs } from '../../../table/settle/leases.ts'
 import type { LeasedMessage } from '../leased-message.ts'
@@ -74,7 +74,7 @@ export class LeasedOutcome {
     if (this.isBack || this.leased.isCommitted || this.#stage === 'aside') return undefined
     const message = this.leased
     if (this.#stage === 'refused' || message.attempt >= rules.attempts.mostOf(message)) {
-      const aside = decide(message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, rules)
+      const aside = decide(message, ASIDE, undefined, rules)
       return new LeasedOutcome(this.leased, aside, 'aside')
     }
     const failed = decide(message, { kind: 'retryLater', error: errorText(error) }, error, rules)
@@ -106,6 +106,3 @@ type Stage = 'decided' | 'refused' | 'aside'
 type Progress = 'waiting' | 'sent' | 'unanswered'
 
 const MOST_REFUSALS = 4
-
-/** How long a message waits that cannot be settled. */
-const ASIDE_MS = 60_000
