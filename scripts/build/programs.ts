@@ -9,7 +9,7 @@ import { PG_LISTEN } from './pg-listen.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Node would load 600 files of these two before the first message. Their types are still those of the installed packages. */
+/** Node would load 600 files of these two before the first message. They are installed too, for their types. */
 const EMBEDDED = ['kysely', 'rxjs']
 
 /** The modules of RxJS, of which only what is used is kept. For Node the package names one file of all. */
