@@ -27,8 +27,6 @@ class LongestFirst extends BaseSequencer {
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, 'node_modules/.cache/compiled')
 
 export default defineConfig({
-  // Vite asks for what bundlers get, which only the build makes.
-  resolve: { alias: { '#pg-listen': 'pg-listen' } },
   test: {
     environment: 'node',
     pool: 'forks',

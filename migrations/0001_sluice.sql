@@ -10161,7 +10161,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It vanished with %s in flight, last seen %s ago, and %s', sluice_private.counted(w.in_flight, 'message'),
            sluice_private.duration_words_of(w.unseen),
            CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
-         'npx sluice work ./worker.ts # any worker notices within a minute'
+         'node worker.ts # or npx sluice work ./worker.ts; any worker notices within a minute'
   FROM worker w
   CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
   WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.unseen > interval '3 minutes')
@@ -10268,7 +10268,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
            sluice_private.duration_words_of(sluice_private.clock() - o.since)),
-         'npx sluice work ./worker.ts # with a pipeline for it'
+         'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it'
   FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;
@@ -10485,7 +10485,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
          format('Its next message should have been enqueued %s ago, and no worker has done it',
            sluice_private.duration_words_of(sluice_private.clock() - s.next_at)),
-         'npx sluice work ./worker.ts # any running worker enqueues what is due'
+         'node worker.ts # or npx sluice work ./worker.ts; any running worker enqueues what is due'
   FROM sluice.schedule s
   WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
   UNION ALL
@@ -10537,7 +10537,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It has unread events in %s, the oldest for %s, and no live worker reads them',
            sluice_private.counted(u.partitions, 'partition'),
            sluice_private.duration_words_of(sluice_private.clock() - u.since)),
-         'npx sluice work ./worker.ts # with a pipeline for it'
+         'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it'
   FROM unread u
   WHERE u.since < sluice_private.clock() - interval '1 minute'
     AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))
@@ -10851,7 +10851,7 @@ $$;
 CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
-    THEN 'npx sluice work ./worker.ts # any worker will do' END
+    THEN 'node worker.ts # or npx sluice work ./worker.ts; any worker will do' END
 $$;
 
 -- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message
@@ -11172,7 +11172,7 @@ BEGIN
     remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
         AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
       THEN format('npx sluice queue move %s %s', queue, nearest)
-      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
+      ELSE 'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END

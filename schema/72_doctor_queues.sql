@@ -24,7 +24,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It vanished with %s in flight, last seen %s ago, and %s', sluice_private.counted(w.in_flight, 'message'),
            sluice_private.duration_words_of(w.unseen),
            CASE WHEN g.alone THEN 'no live worker consumes its queues' ELSE 'no other worker has noticed' END),
-         'npx sluice work ./worker.ts # any worker notices within a minute'
+         'node worker.ts # or npx sluice work ./worker.ts; any worker notices within a minute'
   FROM worker w
   CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM worker o WHERE o.alive AND o.queues && w.queues) AS alone) g
   WHERE NOT w.alive AND w.in_flight > 0 AND (g.alone OR w.unseen > interval '3 minutes')
@@ -131,7 +131,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'queues.no_worker', 'error', 'queue ' || q.name,
          format('Its oldest message has been due for %s, and no live worker consumes the queue',
            sluice_private.duration_words_of(sluice_private.clock() - o.since)),
-         'npx sluice work ./worker.ts # with a pipeline for it'
+         'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it'
   FROM unconsumed q CROSS JOIN LATERAL (SELECT sluice_private.oldest_due(q.name) AS since OFFSET 0) o
   WHERE o.since < sluice_private.clock() - interval '1 minute'
 $$;

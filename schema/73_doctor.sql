@@ -134,7 +134,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
          format('Its next message should have been enqueued %s ago, and no worker has done it',
            sluice_private.duration_words_of(sluice_private.clock() - s.next_at)),
-         'npx sluice work ./worker.ts # any running worker enqueues what is due'
+         'node worker.ts # or npx sluice work ./worker.ts; any running worker enqueues what is due'
   FROM sluice.schedule s
   WHERE s.next_at < sluice_private.clock() - interval '90 seconds' AND s.paused_at IS NULL AND s.error IS NULL
   UNION ALL
@@ -186,7 +186,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          format('It has unread events in %s, the oldest for %s, and no live worker reads them',
            sluice_private.counted(u.partitions, 'partition'),
            sluice_private.duration_words_of(sluice_private.clock() - u.since)),
-         'npx sluice work ./worker.ts # with a pipeline for it'
+         'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it'
   FROM unread u
   WHERE u.since < sluice_private.clock() - interval '1 minute'
     AND NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive AND u.stream || ':' || u.name = ANY (w.queues))

@@ -22,7 +22,7 @@ $$;
 CREATE FUNCTION sluice_private.start_a_worker() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive)
-    THEN 'npx sluice work ./worker.ts # any worker will do' END
+    THEN 'node worker.ts # or npx sluice work ./worker.ts; any worker will do' END
 $$;
 
 -- What workers and claims have in flight of the queue, among the first 1,000 messages of the records of each: a message

@@ -93,7 +93,7 @@ BEGIN
     remedy => CASE WHEN nearest IS NOT NULL AND gone.name IS NULL AND claimed_at IS NULL
         AND NOT sluice_private.is_of_group(queue) AND NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
       THEN format('npx sluice queue move %s %s', queue, nearest)
-      ELSE 'npx sluice work ./worker.ts # with a pipeline for it' END,
+      ELSE 'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it' END,
     details => jsonb_build_object('nearest', nearest, 'consumed', to_jsonb(nullif(consumed[1:10], '{}')),
       'lastWorker', gone.name, 'lastClaimAt', claimed_at));
 END

@@ -17,6 +17,6 @@ rmSync(folder, { recursive: true, force: true })
 await Promise.all([
   joinPrograms(entries(), folder),
   writeDeclarations(entries(), folder),
-  copyPgListen(join(folder, 'wake-up')),
+  copyPgListen(join(folder, 'chunks')),
 ])
 writeExamples(join(folder, 'examples'))

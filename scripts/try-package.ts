@@ -41,19 +41,14 @@ function pack(): string {
   return join(folder, `${name}-${version}.tgz`)
 }
 
-/** What runs is an entry, a chunk or the copy of pg-listen. What is declared is in `src/`, and that holds no stranger by a test. */
+/** What runs is an entry or a chunk. What is declared is in `src/`, and that holds no stranger by a test. */
 function expectLibraryAlone(tarball: string): void {
   const files = execFileSync('tar', ['-tf', tarball], { encoding: 'utf8' }).split('\n')
   const built = files.flatMap((file) => /^package\/dist\/(.*)$/.exec(file)?.[1] ?? [])
-  const programs = [
-    ...entries().map((entry) => `${entry}.js`),
-    'wake-up/pg-listen.js',
-    'wake-up/pg-listen.cjs',
-    'licences.txt',
-  ]
+  const programs = [...entries().map((entry) => `${entry}.js`), 'licences.txt']
   const isOurs = (file: string) =>
     programs.includes(file) ||
-    /^(?:chunks\/[\w-]+|examples\/.*)\.js$/.test(file) ||
+    /^(?:chunks\/[\w-]+|examples\/.*)\.c?js$/.test(file) ||
     (file.endsWith('.d.ts') && existsSync(join(root, 'src', file.replace('.d.ts', '.ts'))))
   const strangers = built.filter((file) => !isOurs(file))
   if (built.length < programs.length || strangers.length > 0) {

@@ -1,14 +1,15 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type BuildOptions, build, type Metafile } from 'esbuild'
-import { lateKysely } from './late-kysely.ts'
+import { type BuildOptions, build } from 'esbuild'
+import { LATE_KYSELY, writeKysely } from './late-kysely.ts'
 import { licencesOf } from './licences.ts'
 import { oneCore } from './one-core.ts'
 import { PACKED_SQL } from './packed-sql.ts'
+import { PG_LISTEN } from './pg-listen.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Node would load 600 files of these two before the first message. Their types are still those of the installed packages. */
+/** Node would load 600 files of these two before the first message. They are installed too, for their types. */
 const EMBEDDED = ['kysely', 'rxjs']
 
 /** The modules of RxJS, of which only what is used is kept. For Node the package names one file of all. */
@@ -16,7 +17,6 @@ const ALIAS = { rxjs: join(ROOT, 'node_modules/rxjs/dist/esm/index.js') }
 
 /** Joins the modules of each entry. What several entries need, or an `import()` loads, is in a chunk. */
 export async function joinPrograms(entries: readonly string[], folder: string): Promise<void> {
-  const metafiles: Metafile[] = []
   const options: BuildOptions = { absWorkingDir: ROOT, platform: 'node', target: 'node22.12' }
   const { metafile } = await build({
     ...options,
@@ -26,14 +26,15 @@ export async function joinPrograms(entries: readonly string[], folder: string): 
     bundle: true,
     splitting: true,
     format: 'esm',
-    external: ['#pg-listen', ...packagesToFind()],
+    external: [...packagesToFind()],
     alias: ALIAS,
-    plugins: [PACKED_SQL, lateKysely(options, (inner) => metafiles.push(inner)), oneCore(join(ROOT, 'src'), entries)],
+    plugins: [PACKED_SQL, LATE_KYSELY, PG_LISTEN, oneCore(join(ROOT, 'src'), entries)],
     // The import that `oneCore` adds brings no code, and still keeps the chunks together.
     logOverride: { 'ignored-bare-import': 'silent' },
     metafile: true,
   })
-  writeFileSync(join(folder, 'licences.txt'), `${licencesOf([metafile, ...metafiles])}\n`)
+  const kysely = await writeKysely(options, join(folder, 'chunks'))
+  writeFileSync(join(folder, 'licences.txt'), `${licencesOf([metafile, kysely])}\n`)
 }
 
 /** The packages that Node finds when the program runs. */

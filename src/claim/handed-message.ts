@@ -1,4 +1,3 @@
-import { inspect } from 'node:util'
 import type { Headers, Message } from '../message.ts'
 import { streamOf } from '../streams.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
@@ -11,6 +10,9 @@ interface Delivered {
   readonly payload: unknown
   readonly headers: Headers
 }
+
+/** `inspect.custom`. An import of node:util also loads what is behind its getters, for 3 ms: worker threads and more. */
+const INSPECT = Symbol.for('nodejs.util.inspect.custom')
 
 /**
  * A message as a handler gets it. Its data, and nothing else, are own properties, so that a spread, structuredClone,
@@ -71,7 +73,7 @@ export class HandedMessage implements Message {
   }
 
   /** console.log shows a getter as [Getter]. */
-  [inspect.custom](): object {
+  [INSPECT](): object {
     return { ...this }
   }
 

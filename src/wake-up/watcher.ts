@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { ClientConfig } from 'pg'
-import pgListen, { type Subscriber as PgListenSubscriber } from '#pg-listen'
+import pgListen, { type Subscriber as PgListenSubscriber } from 'pg-listen'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { startTimer } from '../basics/start-timer.ts'

@@ -77,24 +77,32 @@ console.log(JSON.stringify({ payloads, kind, delivered, isObservable: isObservab
 await sluice.stop()
 `
 
-/** Prints the packages that are loaded when the first message is handled, and how many files of Sluice. */
+/** Prints the packages that are loaded when the first message is handled, the files of Sluice, and what the first `tx.kysely()` adds. */
 const LOADS = `
 import { registerHooks } from 'node:module'
 const loaded = new Set()
-let files = 0
+const files = []
 registerHooks({ load(url, context, nextLoad) {
   const [, name] = /.*node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url) ?? []
   if (name !== undefined) loaded.add(name)
-  if (name === 'sluice') files += 1
+  if (name === 'sluice') files.push(url.slice(url.lastIndexOf('/') + 1))
   return nextLoad(url, context)
 } })
 const { createSluice } = await import('sluice')
 const sluice = createSluice({ connection: process.env.DATABASE_URL, log: false })
 await sluice.enqueue(sluice.ownTransaction, 'first', 1)
 const handled = Promise.withResolvers()
-sluice.pipeline('first').handle(async () => handled.resolve()).start()
+const pipeline = sluice.pipeline('first').handle(async (message, { tx }) => {
+  if (message.payload === 1) handled.resolve()
+  else tx.kysely()
+})
+const running = pipeline.start()
 await handled.promise
-console.log(JSON.stringify({ loaded: [...loaded], files }))
+const before = [...files]
+await running.drain()
+await sluice.enqueue(sluice.ownTransaction, 'first', 2)
+await pipeline.runOnce()
+console.log(JSON.stringify({ loaded: [...loaded], before, added: files.slice(before.length) }))
 await sluice.stop()
 `
 
@@ -126,17 +134,18 @@ test('the package works with the RxJS and the Kysely of the application', async 
   })
 })
 
-test('the package has neither RxJS nor Kysely to find before its first message, and few files of its own', async ({
+test('the package has no package but pg to find before its first message, few files of its own, and Kysely in none of them', async ({
   database,
 }) => {
   const file = join(built?.folder ?? '', 'loads.mjs')
   writeFileSync(file, LOADS)
   const env = { PATH: process.env.PATH, DATABASE_URL: database.url }
   const { stdout } = await promisify(execFile)(process.execPath, [file], { env, timeout: 90_000 })
-  const { loaded, files } = JSON.parse(stdout)
+  const { loaded, before, added } = JSON.parse(stdout)
   expect(loaded).toContain('pg')
-  expect(loaded.filter((name: string) => ['kysely', 'rxjs', 'tslib'].includes(name))).toEqual([])
-  expect(files).toBeLessThan(20)
+  expect(loaded.filter((name: string) => ['kysely', 'rxjs', 'tslib', 'pg-listen', 'debug'].includes(name))).toEqual([])
+  expect(before.length).toBeLessThan(20)
+  expect(added).toEqual(['kysely.cjs'])
 })
 
 describe('an application that esbuild has bundled into one file, without externals', () => {

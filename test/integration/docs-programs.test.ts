@@ -20,4 +20,12 @@ describe('a newcomer who runs what a page shows', () => {
     const programs = ['order.ts', 'worker.ts', 'charge.ts', 'parcel.ts', 'nightly.ts', '--test confirm.test.ts']
     expect(reader.ran.filter((command) => command.startsWith('node '))).toEqual(programs.map((each) => `node ${each}`))
   })
+
+  test.concurrent('runs the test of step 5 in an empty database', async () => {
+    await using database = await createTestDatabase({ migrated: false })
+    using reader = new PageReader(database)
+    for (const step of STEPS.slice(0, 2)) reader.save(`docs/start/${step}.md`)
+    expect(await reader.read('docs/start/5-operate.md', 'node --test confirm.test.ts')).toEqual([])
+    expect(reader.ran).toEqual(['node --test confirm.test.ts'])
+  })
 })

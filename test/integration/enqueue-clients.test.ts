@@ -11,7 +11,7 @@ import { enqueueOne } from '../../src/enqueue/enqueue.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
 import { PrismaClient } from '../support/prisma-client.ts'
 import { openPool } from '../support/servers/pool.ts'
-import { test } from '../support/test.ts'
+import { test } from '../support/sluice.ts'
 import { describeTransaction } from '../support/transaction.testsuite.ts'
 
 type Work = (tx: unknown) => Promise<void>
@@ -193,6 +193,62 @@ describeTransaction('Prisma interactive transaction of an extended client', {
   outside: (prisma) => [prisma],
   close: (prisma) => prisma.$disconnect(),
 })
+
+test.for([
+  {
+    name: 'a pg client',
+    end: async (url: string) => {
+      const client = await connectClient(url)
+      await bracket(client, async () => undefined)
+      return { tx: client, close: () => client.end() }
+    },
+  },
+  {
+    name: 'Knex',
+    end: async (url: string) => {
+      const db = knex({ client: 'pg', connection: url })
+      return { tx: await endOf((work) => db.transaction(work)), close: () => db.destroy() }
+    },
+  },
+  {
+    name: 'TypeORM',
+    end: async (url: string) => {
+      const source = await connectTypeOrm(url)
+      return { tx: await endOf((work) => source.transaction(work)), close: () => source.destroy() }
+    },
+  },
+])(
+  'shows the line that enqueues after the COMMIT of $name, without an await',
+  async ({ end }, { database, sluice }) => {
+    const { tx, close } = await end(database.url)
+    const enqueueLate = () => sluice.enqueue(tx as pg.Client, 'late', 1)
+    const error = await enqueueLate().catch((refusal: unknown) => refusal)
+    await close()
+    expect(error).toMatchObject({ code: 'NOT_IN_TRANSACTION', stack: expect.stringMatching(/at enqueueLate /) })
+  },
+)
+
+test('is refused by its code where Knex has begun to end the transaction', async ({ database, sluice }) => {
+  const db = knex({ client: 'pg', connection: database.url })
+  let refusal: Promise<unknown> = Promise.resolve()
+  await db.transaction(async (trx) => {
+    refusal = sluice.enqueue(trx, 'late', 1).catch((error: unknown) => error)
+  })
+  expect(await refusal).toMatchObject({
+    code: 'NOT_IN_TRANSACTION',
+    message: expect.stringContaining('await this call'),
+  })
+  await db.destroy()
+})
+
+/** A transaction that has ended. */
+async function endOf(transaction: (work: Work) => Promise<unknown>): Promise<unknown> {
+  let ended: unknown
+  await transaction(async (tx) => {
+    ended = tx
+  })
+  return ended
+}
 
 test('enqueues through clients that rename the columns of every result', async ({ database }) => {
   const camel = postgres(database.url, { transform: postgres.camel })

@@ -156,13 +156,13 @@ describe('a worker that is gone', () => {
     await worker.end()
     const explained = () => sluice.operate.messages.explain(queue, id)
     // Nor is a worker of the tests before alive.
-    const areGone = async () => reasonOf(await explained(), 'leased').remedy?.startsWith('npx sluice work') === true
+    const areGone = async () => reasonOf(await explained(), 'leased').remedy?.startsWith('node worker.ts') === true
     await waitFor(areGone, { what: 'the server to notice' })
     expect((await explained()).headline).toMatchObject({
       explanation: expect.stringMatching(
         / is gone\. Any live worker frees the message within about a second; without one its lease lasts for another \d+m/,
       ),
-      remedy: 'npx sluice work ./worker.ts # any worker will do',
+      remedy: 'node worker.ts # or npx sluice work ./worker.ts; any worker will do',
     })
     await register(database, { name: 'another', queues: [`${queue}.other`], alive: true })
     expect((await explained()).headline.remedy).toBe(null)

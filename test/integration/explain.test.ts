@@ -211,10 +211,12 @@ describe('a message whose queue', () => {
     expect(headline.explanation).toContain(`Did you mean "${queue}.reports"? A worker consumes that.`)
     const [far = ''] = await put(sluice, `${queue}.something.else`, [1])
     expect((await sluice.operate.messages.explain(`${queue}.something.else`, far)).headline.remedy).toBe(
-      'npx sluice work ./worker.ts # with a pipeline for it',
+      'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it',
     )
     await setQueueColumns(database, `${queue}.reprots`, { max_attempts: 3 })
-    expect((await explain()).headline.remedy).toBe('npx sluice work ./worker.ts # with a pipeline for it')
+    expect((await explain()).headline.remedy).toBe(
+      'node worker.ts # or npx sluice work ./worker.ts, with a pipeline for it',
+    )
     const [right = ''] = await put(sluice, `${queue}.reports`, [1])
     expect(words(await sluice.operate.messages.explain(`${queue}.reports`, right))).not.toContain('no_worker')
   })

@@ -165,6 +165,8 @@ describe.concurrent('sluice work', () => {
   test('ends at a signal also while its module has not loaded', async ({ start }) => {
     const { child, exited, says } = start(join(HANDLERS, 'hangs.mjs'), '-q', 'a')
     await says(/loading/)
+    // What a program for `node` does at its top.
+    await says('hangs.mjs is still loading. An await at its top .* run it with `node .*hangs.mjs`')
     child.kill('SIGTERM')
     expect(await exited).toBe(0)
   })

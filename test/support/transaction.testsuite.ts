@@ -167,7 +167,10 @@ export function describeTransaction<Client>(
       }).catch(() => undefined)
       expect(ended).toHaveLength(2)
       for (const tx of ended) {
-        await expect(enqueueOne(context, tx, queue, {})).rejects.toMatchObject({ code: 'NOT_IN_TRANSACTION' })
+        await expect(enqueueOne(context, tx, queue, {})).rejects.toMatchObject({
+          code: 'NOT_IN_TRANSACTION',
+          message: expect.stringContaining(', and await this call before its COMMIT, or pass'),
+        })
       }
       expect(await idsOf(database, queue)).toEqual([])
     })

@@ -66,8 +66,13 @@ describe('imports of src', () => {
   })
 
   test('name pg-listen only in wake-up/watcher.ts', () => {
-    const listeners = sources.filter(({ imports }) => imports.some((target) => /^#?pg-listen$/.test(target)))
+    const listeners = sources.filter(({ imports }) => imports.includes('pg-listen'))
     expect(pathsOf(listeners).filter((path) => path !== 'wake-up/watcher.ts')).toEqual([])
+  })
+
+  test('leave node:util to the command line: its getters load worker threads and more', () => {
+    const users = sources.filter(({ imports }) => imports.includes('node:util'))
+    expect(pathsOf(users).filter((path) => !path.startsWith('cli/'))).toEqual([])
   })
 
   test('let the command line look and act by operate alone', () => {

@@ -5,12 +5,14 @@ import { note } from '../output.ts'
 import { loadModule } from './load-module.ts'
 import { inboxesOf, pipelinesOf } from './pipelines.ts'
 import { Signals } from './signals.ts'
+import { orStillLoading } from './still-loading.ts'
 import { DONE, type WorkOptions, WorkRun } from './work-run.ts'
 
 /** Runs the handlers of a module, and returns the exit code. @throws what must be said before anything runs */
 export async function work(file: string, options: WorkOptions, command: Command): Promise<number> {
   using signals = new Signals()
-  const loaded = await Promise.race([loadModule(file, options.queue ?? []), signals.first])
+  const loading = Promise.race([loadModule(file, options.queue ?? []), signals.first])
+  const loaded = await orStillLoading(file, loading)
   if (typeof loaded === 'string') {
     note(`${loaded}: exits before ${file} has loaded`)
     // The module, which still loads, would keep the process alive.

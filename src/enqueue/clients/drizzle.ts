@@ -1,7 +1,7 @@
 import { rowsOf } from '../../connection/rows-of.ts'
 import type { Execute } from '../../table/statement.ts'
 import { nodePostgres } from './node-postgres.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import { postgresJs } from './postgres-js.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
@@ -30,10 +30,12 @@ export const drizzle: Recogniser<Drizzle> = {
   async execute(tx) {
     if (typeof tx.rollback !== 'function') throw notInTransaction('a Drizzle database', REMEDY)
     const execute: Execute = async ({ text }, params) => rowsOf(await tx.execute(queryOf(text, [...params])))
-    if (!(await vouchedFor(tx.session?.client))) await probed(execute, 'a Drizzle transaction that has ended', REMEDY)
+    if (!(await vouchedFor(tx.session?.client))) await probed(execute, refused)
     return execute
   },
 }
+
+const refused = (cause: unknown) => ended('a Drizzle transaction that has ended', REMEDY, cause)
 
 /** Replaces the application's `sql` tag, of which Drizzle needs only the text and the parameters. */
 function queryOf(sql: string, params: unknown[]): Parameters<Drizzle['execute']>[0] {

@@ -1,5 +1,5 @@
 import { rowsOf } from '../../connection/rows-of.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
 
 interface Knex {
@@ -10,6 +10,8 @@ interface Knex {
 
 const REMEDY = 'Use the trx that knex.transaction(…) gives, while it is open'
 
+const ENDED = 'a Knex transaction that has ended'
+
 export const knex: Recogniser<Knex> = {
   name: 'a Knex transaction',
 
@@ -18,10 +20,15 @@ export const knex: Recogniser<Knex> = {
 
   execute(tx) {
     if (tx.isTransaction !== true) throw notInTransaction('a Knex instance', REMEDY)
-    if (tx.isCompleted?.() === true) throw notInTransaction('a Knex transaction that has ended', REMEDY)
+    if (tx.isCompleted?.() === true) throw ended(ENDED, REMEDY)
     return async ({ text }, params) => {
       const { sql, bindings } = positional(text, params)
-      return rowsOf(await tx.raw(sql, bindings))
+      try {
+        return rowsOf(await tx.raw(sql, bindings))
+      } catch (error) {
+        if (!(error instanceof Error) || !/^Transaction query already complete/.test(error.message)) throw error
+        throw ended(ENDED, REMEDY, error)
+      }
     }
   },
 }

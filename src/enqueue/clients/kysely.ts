@@ -1,6 +1,6 @@
 import { rowsOf } from '../../connection/rows-of.ts'
 import type { Execute } from '../../table/statement.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
 
 interface Kysely {
@@ -26,6 +26,8 @@ interface CompiledQuery {
 
 const REMEDY = 'Use the trx of db.transaction().execute(…) or of db.startTransaction() while it is open'
 
+const ENDED = 'a Kysely transaction that has ended'
+
 /** From Kysely 0.28.18 on, which itself refuses statements in a transaction that has ended. */
 export const kysely: Recogniser<Kysely> = {
   name: 'a Kysely Transaction',
@@ -34,7 +36,7 @@ export const kysely: Recogniser<Kysely> = {
 
   execute(tx) {
     if (!tx.isTransaction) throw notInTransaction('a Kysely instance', REMEDY)
-    if (tx.isCommitted || tx.isRolledBack) throw notInTransaction('a Kysely transaction that has ended', REMEDY)
+    if (tx.isCommitted || tx.isRolledBack) throw ended(ENDED, REMEDY)
     // A plugin may rename the columns of the result.
     return executeIn(tx.withoutPlugins())
   },
@@ -47,7 +49,7 @@ function executeIn(tx: Kysely): Execute {
     } catch (error) {
       if (!(error instanceof Error) || !/^Transaction is already (committed|rolled back)/.test(error.message))
         throw error
-      throw notInTransaction('a Kysely transaction that has ended', REMEDY, error)
+      throw ended(ENDED, REMEDY, error)
     }
   }
 }

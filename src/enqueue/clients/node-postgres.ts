@@ -4,7 +4,7 @@ import { rowsOf } from '../../connection/rows-of.ts'
 import { queryUndescribed, takesUndescribed } from '../../connection/undescribed-query.ts'
 import { queryAsText } from '../../session/own-parsers.ts'
 import type { Execute } from '../../table/statement.ts'
-import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
+import { endedHere, notInTransaction, transactionFailed } from './not-in-transaction.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
 
@@ -46,7 +46,7 @@ export const nodePostgres: Recogniser<Client | Pool> = {
     if (status === 'E') throw transactionFailed()
     if (status === null) throw notInTransaction('a pg client that is not connected', REMEDY)
     // This is the server's status after the last finished statement. A BEGIN or COMMIT may have been sent since.
-    return probed(execute, 'a pg client outside one', `${REMEDY}, and await this call before its COMMIT`)
+    return probed(execute, endedHere('a pg client outside one', REMEDY))
   },
 }
 

@@ -1,5 +1,5 @@
 import { rowsOf } from '../../connection/rows-of.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
 
@@ -21,10 +21,8 @@ export const postgresJs: Recogniser<PostgresJs> = {
   execute(tx) {
     if (typeof tx.begin === 'function') throw notInTransaction('a postgres.js pool', REMEDY)
     // The handle does not know when its transaction has ended: later statements would run outside of it.
-    return probed(
-      async ({ text }, params) => rowsOf(await tx.unsafe(text, [...params])),
-      'a postgres.js handle outside one',
-      REMEDY,
-    )
+    return probed(async ({ text }, params) => rowsOf(await tx.unsafe(text, [...params])), refused)
   },
 }
+
+const refused = (cause: unknown) => ended('a postgres.js handle outside one', REMEDY, cause)

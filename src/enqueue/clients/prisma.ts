@@ -1,5 +1,5 @@
 import { rowsOf } from '../../connection/rows-of.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
 
 interface Prisma {
@@ -22,7 +22,7 @@ export const prisma: Recogniser<Prisma> = {
         return rowsOf(await tx.$queryRawUnsafe(text, ...params))
       } catch (error) {
         if (!isTransactionError(error)) throw error
-        throw notInTransaction('a Prisma transaction that has ended', REMEDY, error)
+        throw ended('a Prisma transaction that has ended', REMEDY, error)
       }
     }
   },

@@ -1,5 +1,5 @@
 import { rowsOf } from '../../connection/rows-of.ts'
-import { notInTransaction } from './not-in-transaction.ts'
+import { ended, notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
 
 interface QueryRunner {
@@ -21,8 +21,7 @@ export const typeorm: Recogniser<TypeOrm> = {
   execute(tx) {
     const runner = isQueryRunner(tx) ? tx : tx.queryRunner
     if (runner === undefined) throw notInTransaction('a TypeORM manager or data source outside one', REMEDY)
-    if (runner.isReleased || !runner.isTransactionActive)
-      throw notInTransaction('a TypeORM query runner outside one', REMEDY)
+    if (runner.isReleased || !runner.isTransactionActive) throw ended('a TypeORM query runner outside one', REMEDY)
     // Only the structured result has the same shape for every command.
     return async ({ text }, params) => rowsOf((await runner.query(text, params, true)).records)
   },

@@ -20,7 +20,15 @@ function gone(worker: WorkerStatus, live: readonly WorkerStatus[]): readonly Att
   if (!isAlone && seenAgoMs <= AFTER_MS['workers.gone']) return []
   const text = `gone with ${inFlightText(worker)}, last seen ${agoWords(seenAgoMs)}, and ${isAlone ? 'no live worker consumes its queues' : 'no other worker has noticed'}`
   const severity = isAlone ? 'wrong' : 'watch'
-  return [{ ...aboutWorker(worker), kind: 'workers.gone', severity, text, remedy: 'npx sluice work ./worker.ts' }]
+  return [
+    {
+      ...aboutWorker(worker),
+      kind: 'workers.gone',
+      severity,
+      text,
+      remedy: 'node worker.ts # or npx sluice work ./worker.ts',
+    },
+  ]
 }
 
 function toStale(worker: WorkerStatus): Attention {

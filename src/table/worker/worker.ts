@@ -54,12 +54,13 @@ export async function registerWorker(
   inHand: readonly number[] = [],
 ): Promise<void> {
   const { name, host, pid, version } = identity
-  if (!pooled) {
-    await execute(END_OWN_GHOST, [id])
-    await execute(LOCK_WORKER, [id])
-  }
-  await execute(REGISTER, [id, name, host, pid, version, queues, pooled])
-  await execute(RESET, [id, inHand])
+  // Sent together: the session runs them in this order, and one that fails closes it.
+  const apart = pooled ? [] : [execute(END_OWN_GHOST, [id]), execute(LOCK_WORKER, [id])]
+  await Promise.all([
+    ...apart,
+    execute(REGISTER, [id, name, host, pid, version, queues, pooled]),
+    execute(RESET, [id, inHand]),
+  ])
 }
 
 /** Records all queues that a worker consumes. */

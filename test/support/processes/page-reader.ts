@@ -46,12 +46,18 @@ export class PageReader implements Disposable {
     this.#env = { ...process.env, ...own, DATABASE_URL: url, NO_COLOR: '1' }
   }
 
-  /** Follows a page, whose path is from the root of the repository. */
-  async read(path: string): Promise<readonly Surprise[]> {
+  /** Saves the files of a page, whose path is from the root of the repository, and runs nothing. */
+  save(path: string): string {
     const page = readFileSync(join(ROOT, path), 'utf8')
     for (const [name, text] of filesOf(page)) writeFileSync(join(this.#folder, name), text)
+    return page
+  }
+
+  /** Follows a page. @param only this one of its commands @default all */
+  async read(path: string, only?: string): Promise<readonly Surprise[]> {
+    const page = this.save(path)
     const surprises: Surprise[] = []
-    for (const command of commandsOf(page)) {
+    for (const command of commandsOf(page).filter(({ line }) => only === undefined || line === only)) {
       const words = shellOf(command.line)
       if (words === undefined) continue
       this.ran.push(command.line)
