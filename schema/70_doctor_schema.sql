@@ -4,7 +4,7 @@
 -- sluice.doctor calls it, and changes and locks nothing.
 
 -- severity: error (messages can be lost, delayed or stuck), warning (it costs, or will), unknown (not to be seen).
-CREATE TYPE sluice_private.finding AS ("check" text, severity text, subject text, finding text, remedy text);
+CREATE TYPE sluice_private.finding AS (kind text, severity text, subject text, finding text, remedy text);
 
 -- The definitions of what the migrations have made in the schemas sluice and sluice_private: see sluice_private.catalog.
 -- server: the major version of the server that wrote the definition; another one may write the same with other words.

@@ -220,13 +220,13 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY EXECUTE format($part$
     WITH found AS MATERIALIZED (
-      SELECT f.*, row_number() OVER (PARTITION BY f."check" ORDER BY f.ordinality) AS nth,
-             count(*) OVER (PARTITION BY f."check") AS found
+      SELECT f.*, row_number() OVER (PARTITION BY f.kind ORDER BY f.ordinality) AS nth,
+             count(*) OVER (PARTITION BY f.kind) AS found
       FROM sluice_private.doctor_%s($1) WITH ORDINALITY f
     )
-    SELECT f."check", f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
+    SELECT f.kind, f.severity, f.subject, f.finding, f.remedy FROM found f WHERE f.nth <= 20
     UNION ALL
-    SELECT f."check", f.severity, format('%%s more', f.found - 20),
+    SELECT f.kind, f.severity, format('%%s more', f.found - 20),
            format('This check has %%s findings, and the first 20 are listed', f.found),
            'SELECT * FROM sluice_private.doctor_%s(''5 minutes''); -- as the owner of the schema: all of them'
     FROM found f WHERE f.nth = 21$part$, part, part) USING open_for;
@@ -234,7 +234,7 @@ END
 $$;
 
 CREATE FUNCTION sluice.doctor(open_for interval DEFAULT '5 minutes')
-RETURNS TABLE ("check" text, severity text, subject text, finding text, remedy text)
+RETURNS TABLE (kind text, severity text, subject text, finding text, remedy text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
@@ -294,6 +294,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.doctor IS
-  'Looks for what is wrong with this installation, and changes nothing. One row per finding: check, a stable name; '
+  'Looks for what is wrong with this installation, and changes nothing. One row per finding: kind, a stable name; '
   'severity, error, warning or unknown; subject; finding, what was seen; remedy, a command or statement to copy. '
   'open_for: how long a transaction, or all messages in flight under a limit, may last before that is a finding.';

@@ -56,7 +56,7 @@ export function clockFindings({ aheadMs, withinMs }: ClockDifference): readonly 
     `The clock of this process is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} the database's, ` +
     'so due times and ends that it computes are wrong by that'
   const remedy = 'timedatectl set-ntp true # on the machine whose clock is wrong'
-  return [{ check: 'clock.apart', severity: 'warning', subject: 'clock', finding, remedy }]
+  return [{ kind: 'clock.apart', severity: 'warning', subject: 'clock', finding, remedy }]
 }
 
 const CLOCKS_APART_MS = 2_000
@@ -82,12 +82,12 @@ function withNearest(finding: Finding, consumed: readonly string[]): Finding {
 }
 
 /** Not the line that says how many more there are. */
-function isUnconsumed({ check, subject }: Finding): boolean {
-  return check === 'queues.no_worker' && subject.startsWith('queue ')
+function isUnconsumed({ kind, subject }: Finding): boolean {
+  return kind === 'queues.no_worker' && subject.startsWith('queue ')
 }
 
 const POOLER: Finding = {
-  check: 'pooler.transaction',
+  kind: 'pooler.transaction',
   severity: 'warning',
   subject: 'connection',
   finding:

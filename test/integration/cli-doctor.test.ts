@@ -34,7 +34,7 @@ describe('sluice doctor', () => {
     )
     const json = await cli('--json')
     expect(json).toMatchObject({ code: 1, stderr: both.stderr })
-    expect(JSON.parse(json.stdout).map(({ check, severity }: Finding) => [check, severity])).toEqual([
+    expect(JSON.parse(json.stdout).map(({ kind, severity }: Finding) => [kind, severity])).toEqual([
       ['schema.missing', 'error'],
       ['schema.added', 'warning'],
     ])
@@ -60,7 +60,7 @@ describe('sluice doctor', () => {
       const env = { DATABASE_URL: database.url, NODE_OPTIONS: `--import "${shifted.replaceAll(' ', '%20')}"` }
       const { stdout } = await spawnCli(['doctor', '--json'], env)
       const findings: readonly Finding[] = JSON.parse(stdout)
-      expect(findings.filter(({ check }) => check === 'clock.apart')).toMatchObject([
+      expect(findings.filter(({ kind }) => kind === 'clock.apart')).toMatchObject([
         { severity: 'warning', finding: expect.stringMatching(words) },
       ])
     }
@@ -71,7 +71,7 @@ describe('sluice doctor', () => {
     skip,
   }) => {
     const through = await startPooler(database, skip)
-    const poolers = (findings: readonly Finding[]) => findings.filter(({ check }) => check === 'pooler.transaction')
+    const poolers = (findings: readonly Finding[]) => findings.filter(({ kind }) => kind === 'pooler.transaction')
     const pooled = startTestSluice(database, { connection: through.url })
     expect(poolers(await pooled.operate.doctor())).toMatchObject([{ severity: 'warning', subject: 'connection' }])
     const direct = startTestSluice(database, { connection: through.url, directConnection: database.url })
@@ -88,10 +88,10 @@ describe('sluice doctor', () => {
     const url = Object.assign(new URL(database.url), { username: role, password: 'x' }).href
     const sluice = startTestSluice({ url })
     const findings = await sluice.operate.doctor()
-    expect(findings.filter(({ check }) => !check.startsWith('settings.'))).toMatchObject([
-      { check: 'schema.missing', subject: 'index sluice.message_lease_idx' },
-      { check: 'connections.few', subject: `role ${role}` },
-      { check: 'pooler.transaction', severity: 'unknown' },
+    expect(findings.filter(({ kind }) => !check.startsWith('settings.'))).toMatchObject([
+      { kind: 'schema.missing', subject: 'index sluice.message_lease_idx' },
+      { kind: 'connections.few', subject: `role ${role}` },
+      { kind: 'pooler.transaction', severity: 'unknown' },
     ])
     await sluice.stop()
     await database.sql(`DROP OWNED BY ${role}`)
@@ -104,7 +104,7 @@ describe('the clocks', () => {
     expect(clockFindings({ aheadMs: 1_900, withinMs: 0 })).toEqual([])
     expect(clockFindings({ aheadMs: -2_500, withinMs: 600 })).toEqual([])
     expect(clockFindings({ aheadMs: -2_700, withinMs: 600 })).toMatchObject([
-      { check: 'clock.apart', finding: expect.stringContaining('2.7 s behind') },
+      { kind: 'clock.apart', finding: expect.stringContaining('2.7 s behind') },
     ])
   })
 })
@@ -118,8 +118,8 @@ describe('a member of', () => {
       const { stdout, code } = await runCli(['doctor', '--json'], { DATABASE_URL: url })
       expect(code, name).toBe(1)
       const findings: readonly Finding[] = JSON.parse(stdout)
-      expect(findings.filter(({ check }) => !check.startsWith('settings.'))).toMatchObject([
-        { check: 'schema.missing', subject: 'index sluice.message_lease_idx' },
+      expect(findings.filter(({ kind }) => !check.startsWith('settings.'))).toMatchObject([
+        { kind: 'schema.missing', subject: 'index sluice.message_lease_idx' },
       ])
     },
   )

@@ -16,7 +16,7 @@ const LATER = { kind: 'fixed', delay: '1h' } as const
 /** The findings whose subject or text has the name of the test's queue, or which are of a check. */
 async function about(database: TestDatabase, name: string, openFor?: string): Promise<readonly Finding[]> {
   const findings = await findingsOf(database, openFor)
-  return findings.filter(({ check, subject, finding }) => `${check} ${subject} ${finding}`.includes(name))
+  return findings.filter(({ kind, subject, finding }) => `${kind} ${subject} ${finding}`.includes(name))
 }
 
 /** Lets the messages of a queue have been due for two minutes. */
@@ -61,7 +61,7 @@ describe('workers', () => {
     await database.sql(`UPDATE sluice.worker SET started_at = now() - interval '2 minutes' WHERE name = $1`, [name])
     expect(await about(database, `worker ${name}`)).toMatchObject([
       {
-        check: 'workers.not_listening',
+        kind: 'workers.not_listening',
         severity: 'warning',
         finding: expect.stringMatching(
           /^No notification reaches it, by its heartbeat \d+m?s ago: it finds messages by its poll/,
@@ -157,7 +157,7 @@ describe('a queue', () => {
     await due(database, queue)
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'queues.no_worker',
+        kind: 'queues.no_worker',
         severity: 'error',
         subject: `queue ${queue}`,
         finding: expect.stringMatching(/due for 2m(?: \d+s)?, and no live worker/),
@@ -178,7 +178,7 @@ describe('a queue', () => {
   }) => {
     await put(sluice, queue, [1, 2], { orderingKey: 'a' })
     await due(database, queue)
-    expect(await about(database, `queue ${queue}`)).toMatchObject([{ check: 'queues.no_worker' }])
+    expect(await about(database, `queue ${queue}`)).toMatchObject([{ kind: 'queues.no_worker' }])
     await sluice.claim(queue, { limit: 1 })
     expect(await about(database, `queue ${queue}`)).toEqual([])
   })
@@ -189,7 +189,7 @@ describe('a queue', () => {
     await due(database, 'invocies')
     const findings = await sluice.operate.doctor()
     expect(findings.find(({ subject }) => subject === 'queue invocies')).toMatchObject({
-      check: 'queues.no_worker',
+      kind: 'queues.no_worker',
       finding: expect.stringMatching(/; workers consume "invoices"$/),
     })
   })
@@ -215,7 +215,7 @@ describe('a queue', () => {
     const findings = await about(database, queue)
     expect(findings).toMatchObject([
       {
-        check: 'queues.alike',
+        kind: 'queues.alike',
         severity: 'warning',
         subject: `queue ${alike}`,
         finding: expect.stringMatching(
@@ -249,7 +249,7 @@ describe('a queue', () => {
     await bury(database, { queue: `${queue}.old`, count: 11, error: 'Error: no account 17', agoMs: 7_200_000 })
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'dead_letters.alike',
+        kind: 'dead_letters.alike',
         severity: 'warning',
         subject: `queue ${queue}`,
         finding: '11 of 11 dead letters that were looked at failed with: Error: no account 17',
@@ -274,7 +274,7 @@ describe('a queue', () => {
       )
       expect(await about(database, queue)).toMatchObject([
         {
-          check: 'keys.held',
+          kind: 'keys.held',
           severity: 'warning',
           subject: `queue ${queue}, key a`,
           finding: expect.stringMatching(
@@ -304,9 +304,9 @@ describe('a queue', () => {
     expect(await about(database, queue, '0')).toEqual([])
     await put(sluice, queue, [2])
     expect(await about(database, queue)).toEqual([])
-    expect((await about(database, queue, '0')).filter(({ check }) => check !== 'horizon.session')).toMatchObject([
+    expect((await about(database, queue, '0')).filter(({ kind }) => kind !== 'horizon.session')).toMatchObject([
       {
-        check: 'limits.stuck',
+        kind: 'limits.stuck',
         severity: 'warning',
         subject: `queue ${queue}`,
         finding: expect.stringMatching(new RegExp(`^Its limit of 1 message in flight .*, by message ${id} in `)),
@@ -329,7 +329,7 @@ describe('a queue', () => {
     expect(await about(database, queue)).toEqual([])
     expect(await about(database, queue, '0')).toMatchObject([
       {
-        check: 'limits.tenant_stuck',
+        kind: 'limits.tenant_stuck',
         severity: 'warning',
         subject: `queue ${queue}, tenant acme`,
         finding: expect.stringMatching(
@@ -351,7 +351,7 @@ describe('a queue', () => {
     await evidence(2)
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'messages.crashing',
+        kind: 'messages.crashing',
         severity: 'warning',
         subject: `queue ${queue}, message 4711`,
         finding: expect.stringMatching(/^2 workers died or hung while they had it, the last one, w2, \d+m?s ago/),
@@ -369,7 +369,7 @@ describe('schedules and maintenance', () => {
     await database.sql(`UPDATE sluice.schedule SET next_at = now() - interval '10 minutes' WHERE queue = $1`, [queue])
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'schedules.overdue',
+        kind: 'schedules.overdue',
         severity: 'error',
         subject: `schedule ${queue}`,
         finding: expect.stringContaining('10m ago'),
@@ -380,7 +380,7 @@ describe('schedules and maintenance', () => {
       [queue],
     )
     expect(await about(database, queue)).toMatchObject([
-      { check: 'schedules.failed', severity: 'error', finding: 'No worker can enqueue its next message: no such zone' },
+      { kind: 'schedules.failed', severity: 'error', finding: 'No worker can enqueue its next message: no such zone' },
     ])
   })
 
@@ -407,7 +407,7 @@ describe('a group', () => {
     await database.sql(`UPDATE sluice.event SET appended_at = now() - interval '2 minutes'`)
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'groups.no_members',
+        kind: 'groups.no_members',
         severity: 'error',
         subject: `group all of stream ${queue}`,
         finding: expect.stringMatching(/unread events in \d+ partitions?, the oldest for 2m(?: \d+s)?/),
@@ -435,7 +435,7 @@ describe('a group', () => {
     const [stopped, ...others] = await about(database, queue)
     expect(others).toEqual([])
     expect(stopped).toMatchObject({
-      check: 'groups.stopped',
+      kind: 'groups.stopped',
       severity: 'error',
       subject: `group all of stream ${queue}, partition 0`,
       finding: expect.stringMatching(/^It waits for event 1, which has failed for good: .*no stock/),
@@ -452,7 +452,7 @@ describe('a group', () => {
     await database.sql('SELECT sluice.trim_stream($1, 3, force => true)', [queue])
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'groups.lost',
+        kind: 'groups.lost',
         severity: 'error',
         finding: 'Retention has removed the events 1 to 2, which it had not read: it reads nothing until it is moved',
         remedy: `npx sluice group seek ${queue} all --to start`,
@@ -478,7 +478,7 @@ describe('a group', () => {
     )
     expect(await about(database, queue)).toMatchObject([
       {
-        check: 'streams.retention_blocked',
+        kind: 'streams.retention_blocked',
         severity: 'warning',
         subject: `stream ${queue}`,
         finding: expect.stringMatching(/closed 2h ago, is to go, .*: slow$/),
@@ -503,7 +503,7 @@ describe('a group', () => {
     expect(await about(database, queue)).toEqual([])
     expect(await about(database, queue, '0')).toMatchObject([
       {
-        check: 'streams.open_append',
+        kind: 'streams.open_append',
         severity: 'warning',
         finding: expect.stringMatching(new RegExp(`in process ${rows[0]?.pid}: groups do not read`)),
         remedy: `SELECT pg_terminate_backend(${rows[0]?.pid});`,

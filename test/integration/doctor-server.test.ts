@@ -39,10 +39,10 @@ describe('settings', () => {
       track_counts: 'off',
       track_activities: 'off',
     })
-    const findings = await server.sql<{ check: string; severity: string; remedy: string }>(
-      `SELECT d.check, d.severity, d.remedy FROM sluice.doctor() d WHERE d.check LIKE 'settings.%' ORDER BY 1`,
+    const findings = await server.sql<{ kind: string; severity: string; remedy: string }>(
+      `SELECT d.kind, d.severity, d.remedy FROM sluice.doctor() d WHERE d.kind LIKE 'settings.%' ORDER BY 1`,
     )
-    expect(findings.map(({ check, severity }) => [check, severity])).toEqual([
+    expect(findings.map(({ kind, severity }) => [kind, severity])).toEqual([
       ['settings.autovacuum', 'error'],
       ['settings.fsync', 'error'],
       ['settings.full_page_writes', 'error'],
@@ -61,14 +61,14 @@ describe('settings', () => {
     await database.sql(`ALTER ROLE ${role} IN DATABASE ${nameOf(database)} SET synchronous_commit = off`)
     const [ofRole, ...others] = await found(database, 'settings')
     expect(others).toEqual([])
-    expect(ofRole).toMatchObject({ check: 'settings.synchronous_commit', severity: 'warning', subject: `role ${role}` })
+    expect(ofRole).toMatchObject({ kind: 'settings.synchronous_commit', severity: 'warning', subject: `role ${role}` })
     await database.sql(ofRole!.remedy)
     await database.sql(`ALTER DATABASE ${nameOf(database)} SET default_transaction_read_only = on`)
     const client = await connect(database.url)
     const { rows } = await client.query(
-      `SELECT d.check, d.severity, d.remedy FROM sluice.doctor() d WHERE d.check LIKE 'settings.default%'`,
+      `SELECT d.kind, d.severity, d.remedy FROM sluice.doctor() d WHERE d.kind LIKE 'settings.default%'`,
     )
-    expect(rows).toMatchObject([{ check: 'settings.default_transaction_read_only', severity: 'error' }])
+    expect(rows).toMatchObject([{ kind: 'settings.default_transaction_read_only', severity: 'error' }])
     for (const statement of rows[0].remedy.split('; ')) await client.query(statement)
     expect(
       await found(
@@ -90,7 +90,7 @@ describe('connections', () => {
     const [few, ...others] = await found(database, 'connections')
     expect(others).toEqual([])
     expect(few).toMatchObject({
-      check: 'connections.few',
+      kind: 'connections.few',
       severity: 'error',
       subject: `database ${nameOf(database)}`,
       finding: `4 of 4 connections of the database ${nameOf(database)} are in use, 1 of them by Sluice`,
@@ -215,7 +215,7 @@ describe('the horizon', () => {
     const [session, ...others] = await found(database, 'horizon', '0')
     expect(others).toEqual([])
     expect(session).toMatchObject({
-      check: 'horizon.session',
+      kind: 'horizon.session',
       severity: 'warning',
       subject: `process ${rows[0]?.pid}`,
       finding: expect.stringMatching(
@@ -270,13 +270,13 @@ describe('the horizon', () => {
     const [hidden, ...others] = await found(database, 'horizon', '0')
     expect(others).toEqual([])
     expect(hidden).toMatchObject({
-      check: 'horizon.hidden',
+      kind: 'horizon.hidden',
       severity: 'unknown',
       subject: '1 session',
       remedy: `GRANT pg_read_all_stats TO ${owner};`,
     })
     await database.sql(hidden!.remedy)
-    expect(await found(database, 'horizon', '0')).toMatchObject([{ check: 'horizon.session' }])
+    expect(await found(database, 'horizon', '0')).toMatchObject([{ kind: 'horizon.session' }])
   })
 
   test('is held by a transaction that was prepared and forgotten', async () => {
@@ -289,7 +289,7 @@ describe('the horizon', () => {
     const [prepared, ...others] = await found(server, 'horizon', '0')
     expect(others).toEqual([])
     expect(prepared).toMatchObject({
-      check: 'horizon.prepared',
+      kind: 'horizon.prepared',
       severity: 'warning',
       subject: `prepared transaction 'it''s mine'`,
       finding: expect.stringMatching(/^postgres prepared it \d+m?s ago, and it is neither committed nor rolled back/),
@@ -312,7 +312,7 @@ describe('the horizon', () => {
     await useUpTransactions(pair.primary, 10_000)
     expect(await found(pair.primary, 'horizon', '0')).toMatchObject([
       {
-        check: 'horizon.standby',
+        kind: 'horizon.standby',
         severity: 'warning',
         subject: 'standby standby',
         finding: expect.stringMatching(/1\d{4} transactions ago/),
@@ -326,7 +326,7 @@ describe('the horizon', () => {
     await waitFor(bySlot, { what: 'the slot to hold the horizon' })
     expect(await found(pair.primary, 'horizon')).toMatchObject([
       {
-        check: 'horizon.slot',
+        kind: 'horizon.slot',
         subject: 'replication slot standby_slot',
         finding: expect.stringMatching(/^It is in use,/),
       },
@@ -348,13 +348,13 @@ describe('on a standby', () => {
       `DROP INDEX sluice.message_lease_idx; SELECT sluice.enqueue('q', '1', due_at => now() - interval '1 hour')`,
     )
     await pair.caughtUp()
-    expect(await found(pair.standby, 'server')).toMatchObject([{ check: 'server.standby', severity: 'unknown' }])
+    expect(await found(pair.standby, 'server')).toMatchObject([{ kind: 'server.standby', severity: 'unknown' }])
     expect(await found(pair.standby, 'schema')).toMatchObject([{ subject: 'index sluice.message_lease_idx' }])
     expect(await found(pair.standby, 'queues')).toEqual([])
     expect(await found(pair.standby, 'doctor')).toEqual([])
     const { code, stdout } = await runCli(['doctor', '--json'], { DATABASE_URL: pair.standby.url })
     expect(code).toBe(1)
-    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check: 'server.standby' }))
+    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ kind: 'server.standby' }))
   })
 })
 
@@ -368,7 +368,7 @@ describe('the queue of notifications', () => {
     const notify = (count: number) =>
       server.sql(`SELECT pg_notify('sluice', n || repeat('x', 7000)) FROM generate_series(1, $1::integer) n`, [count])
     await notify(16)
-    expect(await found(server, 'notify')).toMatchObject([{ check: 'notify.full', severity: 'warning' }])
+    expect(await found(server, 'notify')).toMatchObject([{ kind: 'notify.full', severity: 'warning' }])
     await notify(20)
     expect(await found(server, 'notify')).toMatchObject([
       { severity: 'error', finding: expect.stringContaining('Sluice notifies no more') },

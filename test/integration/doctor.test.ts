@@ -169,7 +169,7 @@ describe('the doctor finds what was done to the schema, and its remedy undoes it
     const database = await fresh()
     await database.sql(damage)
     const findings = await findingsOf(database)
-    expect(findings).toMatchObject([{ check, severity, subject }])
+    expect(findings).toMatchObject([{ kind: check, severity, subject }])
     for (const statement of findings[0]!.remedy.split('; ')) await database.sql(statement)
     expect(await findingsOf(database)).toEqual([])
   })
@@ -202,7 +202,7 @@ describe('the doctor', () => {
     await database.sql(damage.includes('sluice.claims c') ? VIEW_REPLACED : damage)
     const findings = await findingsOf(database)
     expect(findings.find((finding) => finding.subject === subject)).toMatchObject({
-      check,
+      kind: check,
       severity: 'error',
       remedy: 'npx sluice migrate --print # has its definition',
     })
@@ -217,7 +217,7 @@ describe('the doctor', () => {
     await database.sql('REVOKE ALL ON FUNCTION sluice.pop FROM sluice_claimer')
     expect(await found(database, 'privileges')).toMatchObject([
       {
-        check: 'privileges.roles',
+        kind: 'privileges.roles',
         severity: 'warning',
         finding: expect.stringMatching(/^No role has the rights on sluice.messages, sluice.pop\(.*\) that/),
         remedy: 'npx sluice roles',
@@ -231,9 +231,9 @@ describe('the doctor', () => {
     const database = await fresh()
     await database.sql('DROP TABLE sluice.crash')
     expect(await findingsOf(database)).toMatchObject([
-      { check: 'schema.missing', subject: 'table sluice.crash' },
+      { kind: 'schema.missing', subject: 'table sluice.crash' },
       {
-        check: 'doctor.failed',
+        kind: 'doctor.failed',
         severity: 'unknown',
         subject: 'doctor_crashes',
         finding: expect.stringContaining('42P01'),
@@ -265,7 +265,7 @@ describe('the doctor', () => {
     await client.query('BEGIN; LOCK TABLE sluice.message, sluice.worker')
     const [first, ...others] = await findingsOf(database)
     expect(first).toMatchObject({
-      check: 'locks.table',
+      kind: 'locks.table',
       severity: 'error',
       subject: 'table sluice.message',
       finding: expect.stringContaining(`It is server process ${rows[0]?.pid}`),
@@ -273,7 +273,7 @@ describe('the doctor', () => {
     })
     expect(others).toMatchObject([
       {
-        check: 'doctor.failed',
+        kind: 'doctor.failed',
         severity: 'unknown',
         subject: expect.stringMatching(/doctor_workers, doctor_relays, doctor_names/),
       },
@@ -292,7 +292,7 @@ describe('the doctor', () => {
     await database.sql(`SELECT sluice_private.note_definitions('{sluice.slot}')`)
     await change(`slot >= 0 AND (${blank} OR slot > 0)`)
     expect(await findingsOf(database)).toMatchObject([
-      { check: 'schema.changed', severity: 'error', subject: 'constraint sluice.slot.slot_range' },
+      { kind: 'schema.changed', severity: 'error', subject: 'constraint sluice.slot.slot_range' },
     ])
     await change(`(slot >= 0 AND ${blank}) OR (slot > 0)`)
     expect(await findingsOf(database)).toEqual([])
@@ -309,7 +309,7 @@ describe('the doctor', () => {
     )
     expect(await findingsOf(database)).toEqual([])
     await make('(c.id > 0 AND c.id < 9) OR c.lease_ms BETWEEN 5 AND 9 AND c.id > 1')
-    expect(await findingsOf(database)).toMatchObject([{ check: 'schema.changed', subject: 'view sluice.mine' }])
+    expect(await findingsOf(database)).toMatchObject([{ kind: 'schema.changed', subject: 'view sluice.mine' }])
   })
 
   test('looks at what it can within the statement_timeout of its session, and says what it could not look at', async () => {
@@ -323,16 +323,16 @@ describe('the doctor', () => {
       AS 'SELECT pg_sleep(60)::text, NULL, NULL, NULL, NULL'`)
     await client.query(`SET statement_timeout = '3s'`)
     const { rows } = await client.query<Finding>(
-      `SELECT d.check, d.severity, d.subject, d.finding FROM sluice.doctor() d WHERE d.check NOT LIKE 'settings.%'`,
+      `SELECT d.kind, d.severity, d.subject, d.finding FROM sluice.doctor() d WHERE d.kind NOT LIKE 'settings.%'`,
     )
-    const failed = rows.filter(({ check }) => check === 'doctor.failed')
+    const failed = rows.filter(({ kind }) => kind === 'doctor.failed')
     expect(failed[0]).toMatchObject({
       severity: 'unknown',
       subject: 'doctor_horizon',
       finding: 'It could not look: the time of statement_timeout, 3s, is over',
     })
     expect(failed.map(({ subject }) => subject)).toContain('doctor_consumers')
-    expect(rows[0]).toMatchObject({ check: 'schema.changed', subject: expect.stringContaining('doctor_horizon') })
+    expect(rows[0]).toMatchObject({ kind: 'schema.changed', subject: expect.stringContaining('doctor_horizon') })
   })
 
   test('ends at once where its statement is cancelled', async () => {
@@ -357,7 +357,7 @@ describe('the doctor', () => {
     await database.sql(`INSERT INTO sluice.message (queue, payload, due_at, priority)
       SELECT 'q' || n, '1', now() - interval '1 hour', 5 FROM generate_series(1, 1100) n`)
     const findings = await findingsOf(database)
-    const unconsumed = findings.filter(({ check }) => check === 'queues.no_worker')
+    const unconsumed = findings.filter(({ kind }) => kind === 'queues.no_worker')
     expect(unconsumed).toHaveLength(21)
     expect(unconsumed[20]).toMatchObject({
       severity: 'error',
@@ -365,7 +365,7 @@ describe('the doctor', () => {
       finding: 'This check has 1100 findings, and the first 20 are listed',
       remedy: expect.stringContaining('sluice_private.doctor_consumers'),
     })
-    expect(findings.filter(({ check }) => check === 'queues.many')).toMatchObject([
+    expect(findings.filter(({ kind }) => kind === 'queues.many')).toMatchObject([
       { severity: 'unknown', finding: expect.stringContaining('the first 1000 by name were looked at') },
     ])
     const { stdout } = await runCli(['doctor', '--json'], { DATABASE_URL: database.url })
@@ -390,7 +390,7 @@ describe('the doctor', () => {
     await client.query('SELECT pg_advisory_lock(746502, $1)', [worker?.id])
     expect(await findingsOf(database)).toMatchObject([
       {
-        check: 'privileges.worker',
+        kind: 'privileges.worker',
         severity: 'warning',
         subject: 'worker w',
         remedy: `npx sluice roles # and then: GRANT sluice_worker TO ${role};`,
@@ -408,7 +408,7 @@ describe('the doctor', () => {
     const [unknown, ...others] = await findingsOf(database)
     expect(others).toEqual([])
     expect(unknown).toMatchObject({
-      check: 'schema.changed',
+      kind: 'schema.changed',
       severity: 'unknown',
       subject: '2 definitions',
       finding: expect.stringContaining(': index sluice.message_due_idx, view sluice.claims'),
@@ -420,7 +420,7 @@ describe('the doctor', () => {
   test('says that it cannot compare where nothing is noted', async () => {
     const database = await fresh()
     await database.sql('TRUNCATE sluice.object_definition; DROP INDEX sluice.message_due_idx')
-    expect(await findingsOf(database)).toMatchObject([{ check: 'schema.definitions', severity: 'unknown' }])
+    expect(await findingsOf(database)).toMatchObject([{ kind: 'schema.definitions', severity: 'unknown' }])
   })
 
   test('compares with what later migrations note, which bless nothing but what they name', async () => {
@@ -428,7 +428,7 @@ describe('the doctor', () => {
     await database.sql(`DROP INDEX sluice.message_due_idx; CREATE INDEX another ON sluice.message (queue, priority);
       DROP INDEX sluice.message_lease_idx; SELECT sluice_private.note_definitions('{sluice.another,sluice.message_due_idx}')`)
     expect(await findingsOf(database)).toMatchObject([
-      { check: 'schema.missing', subject: 'index sluice.message_lease_idx' },
+      { kind: 'schema.missing', subject: 'index sluice.message_lease_idx' },
     ])
   })
 
@@ -438,7 +438,7 @@ describe('the doctor', () => {
     onTestFinished(() => client.release(true))
     await client.query(`SET timezone = 'Asia/Tokyo'; SET datestyle = 'German'; SET intervalstyle = 'iso_8601';
       SET quote_all_identifiers = on; SET search_path = sluice, sluice_private; SET extra_float_digits = -10`)
-    const { rows } = await client.query(`SELECT d.check FROM sluice.doctor() d WHERE d.check LIKE 'schema.%'`)
+    const { rows } = await client.query(`SELECT d.kind FROM sluice.doctor() d WHERE d.kind LIKE 'schema.%'`)
     expect(rows).toEqual([])
   })
 
@@ -447,7 +447,7 @@ describe('the doctor', () => {
     const client = await database.pool.connect()
     onTestFinished(() => client.release(true))
     await client.query('BEGIN READ ONLY')
-    const { rows } = await client.query(`SELECT FROM sluice.doctor() d WHERE d.check = 'doctor.failed'`)
+    const { rows } = await client.query(`SELECT FROM sluice.doctor() d WHERE d.kind = 'doctor.failed'`)
     expect(rows).toEqual([])
   })
 

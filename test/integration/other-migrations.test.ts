@@ -25,7 +25,7 @@ test("Drizzle's migrator runs Sluice's migrations among its own, and sluice migr
   await using sluice = createSluice({ connection: database.url, log: false })
   expect(await sluice.pop('orders')).toMatchObject([{ payload: 1 }])
   const findings = await sluice.operate.doctor()
-  expect(findings.filter(({ check }) => check.startsWith('schema.'))).toEqual([])
+  expect(findings.filter(({ kind }) => kind.startsWith('schema.'))).toEqual([])
 })
 
 test("in Drizzle's migrator a failure takes back Sluice's migration with all others, and all run at the next try", async () => {

@@ -109,7 +109,7 @@ async function foundBy(database: TestDatabase, name: string, sluice: Sluice) {
   const isAbout = ({ subject }: { readonly subject: string }) => subject.split(/[ ,]+/).includes(name)
   return {
     status: attention.filter(isAbout).flatMap(({ kind }) => (NAMES.has(kind) ? [kind] : [])),
-    doctor: findings.filter(isAbout).flatMap(({ check }) => (NAMES.has(check) ? [check] : [])),
+    doctor: findings.filter(isAbout).flatMap(({ kind }) => (NAMES.has(kind) ? [kind] : [])),
   }
 }
 

@@ -10,8 +10,8 @@ export function formatFindings(findings: readonly Finding[], { paint, width }: V
   if (findings.length === 0) return 'The doctor found nothing'
   const widest = Math.max(...findings.map(({ severity }) => severity.length))
   return findings
-    .map(({ check, severity, subject, finding, remedy }) => {
-      const head = `${paint(COLOURS[severity], severity.padEnd(widest))}  ${check}  ${paint('bold', line(subject))}`
+    .map(({ kind, severity, subject, finding, remedy }) => {
+      const head = `${paint(COLOURS[severity], severity.padEnd(widest))}  ${kind}  ${paint('bold', line(subject))}`
       const seen = wrapped(line(finding), (width ?? Number.POSITIVE_INFINITY) - 2)
       return [head, ...seen.map((part) => `  ${part}`), `  ${paint('dim', '→')} ${line(remedy)}`].join('\n')
     })

@@ -3,7 +3,7 @@ import { type Execute, type Row, statement, textOf } from '../statement.ts'
 /** Something that is wrong with an installation, or that could not be seen. */
 export interface Finding {
   /** Its kind, a stable name: `horizon.session`, `queues.no_worker`. The page on the doctor lists them. */
-  readonly check: string
+  readonly kind: string
   /**
    * `error`: messages are or can be lost, delayed or stuck. `warning`: it costs, or will. `unknown`: the role that owns the
    * schema, or this process, cannot see it.
@@ -29,7 +29,7 @@ export async function readConsumed(execute: Execute): Promise<readonly string[]>
 
 function toFinding(row: Row): Finding {
   return {
-    check: textOf(row, 'kind'),
+    kind: textOf(row, 'kind'),
     severity: textOf(row, 'severity') as Finding['severity'],
     subject: textOf(row, 'subject'),
     finding: textOf(row, 'finding'),
@@ -40,7 +40,7 @@ function toFinding(row: Row): Finding {
 const DOCTOR = statement(
   'operate_doctor',
   `
-SELECT d."check" AS kind, d.severity, d.subject, d.finding, d.remedy
+SELECT d.kind, d.severity, d.subject, d.finding, d.remedy
 FROM sluice.doctor($1::double precision * interval '1 millisecond') d`,
 )
 

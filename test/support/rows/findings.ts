@@ -10,11 +10,11 @@ const OF_TEST_SERVERS = ['settings.fsync', 'settings.full_page_writes']
  * @param openFor the interval for which a transaction may be open.
  */
 export async function findingsOf(database: Pick<TestDatabase, 'sql'>, openFor = '5 minutes'): Promise<Finding[]> {
-  const rows = await database.sql<Finding & { readonly check: string }>(
-    'SELECT d.check, d.severity, d.subject, d.finding, d.remedy FROM sluice.doctor($1::interval) d',
+  const rows = await database.sql<Finding & { readonly kind: string }>(
+    'SELECT d.kind, d.severity, d.subject, d.finding, d.remedy FROM sluice.doctor($1::interval) d',
     [openFor],
   )
-  return rows.filter(({ check }) => !OF_TEST_SERVERS.includes(check))
+  return rows.filter(({ kind }) => !OF_TEST_SERVERS.includes(kind))
 }
 
 /** Those of some checks: of `queues.no_worker`, or of all of `horizon`. */
@@ -24,5 +24,5 @@ export async function found(
   openFor?: string,
 ): Promise<readonly Finding[]> {
   const findings = await findingsOf(database, openFor)
-  return findings.filter((finding) => finding.check === check || finding.check.startsWith(`${check}.`))
+  return findings.filter((finding) => finding.kind === check || finding.kind.startsWith(`${check}.`))
 }

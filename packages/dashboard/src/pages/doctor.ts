@@ -25,8 +25,8 @@ function findingList(findings: readonly Finding[]): Html {
   if (findings.length === 0)
     return empty('Nothing is wrong with this installation, as far as its schema and this process can see.')
   return html`<ul class="findings">${findings.map(
-    ({ check, severity, subject, finding, remedy }) => html`<li>
-      <p>${badge(severity, TONES[severity])} <b>${subject}</b> <code class="zero">${check}</code></p>
+    ({ kind, severity, subject, finding, remedy }) => html`<li>
+      <p>${badge(severity, TONES[severity])} <b>${subject}</b> <code class="zero">${kind}</code></p>
       <p>${withoutPasswords(finding)}</p>${remedyLine(remedy)}</li>`,
   )}</ul>`
 }
