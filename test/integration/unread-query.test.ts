@@ -8,7 +8,7 @@ test('the driver makes no results for what nothing waits for', async ({ database
   const pool = openPool({ connectionString: database.url, pipeline: true })
   const connection = await BatchConnection.acquire(pool)
   const read = (['handleCommandComplete', 'handleDataRow'] as const).map((name) =>
-    vi.spyOn(pg.Query.prototype as Query, name),
+    vi.spyOn(pg.Query.prototype as unknown as Query, name),
   )
   const counts = () => read.map(({ mock }) => mock.calls.length)
   try {
@@ -37,9 +37,9 @@ test('an answer counts once where a library makes a promise of it, and an error 
     Reflect.set(client, 'query', async (...args: unknown[]) => Reflect.apply(query, client, args))
     connection.begin()
     connection.sendSoon('SELECT 1 / 0')
-    await expect(connection.execute({ text: 'SELECT 1' }, [])).rejects.toThrow('division by zero')
+    await expect(connection.execute({ name: 'one', text: 'SELECT 1' }, [])).rejects.toThrow('division by zero')
     connection.sendSoon('ROLLBACK')
-    const sent = connection.execute({ text: 'SELECT 1::text AS one' }, [])
+    const sent = connection.execute({ name: 'one as text', text: 'SELECT 1::text AS one' }, [])
     expect(connection.waitsSinceMs).toBeDefined()
     expect(await sent).toEqual([{ one: '1' }])
     expect(connection.waitsSinceMs).toBeUndefined()
