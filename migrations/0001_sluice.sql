@@ -6545,6 +6545,17 @@ END
 $$;
 COMMENT ON FUNCTION sluice.append IS 'Appends one event to a stream in the current transaction, and returns its position.';
 
+-- The partition of one of many events: that of its key or, without one, the next after that of the hundred before. Places begin
+-- with 1. PostgreSQL makes it part of the statement that calls it, so that it costs nothing: without a key only the sum is left.
+CREATE FUNCTION sluice_private.partition_of_many(ordering_key text, place bigint, base bigint, partitions smallint)
+RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT coalesce(
+    sluice_private.event_partition(ordering_key, partitions)::bigint,
+    (base OPERATOR(pg_catalog.+) ((place OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog./) 100))
+      OPERATOR(pg_catalog.&) (partitions OPERATOR(pg_catalog.-) 1)::bigint
+  )::smallint
+$$;
+
 -- Appends many, in the order of the arrays, and returns their positions in that order, which ascend. payloads: a JSON array.
 -- options: a JSON array of objects with orderingKey, type, schemaVersion and headers, or an empty one. Those without an
 -- ordering key go to one partition, a hundred at a time. Every partition that a row may go to has to be wanted, also
@@ -6599,11 +6610,10 @@ BEGIN
       RETURN;
     END IF;
     SELECT array_agg(DISTINCT w.partition) INTO wanted FROM (
-      SELECT coalesce(sluice_private.event_partition(o.key, log.partitions),
-        (base + (o.ordinal - 1) / 100) & (log.partitions - 1))::smallint AS partition
+      SELECT sluice_private.partition_of_many(o.key, o.ordinal, base, log.partitions) AS partition
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
-      SELECT ((base + chunk) & (log.partitions - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
+      SELECT sluice_private.partition_of_many(NULL, place, base, log.partitions) FROM generate_series(1, given, 100) AS place
       WHERE jsonb_array_length(options) < given
     ) w;
     EXIT WHEN sluice_private.open_appends(log, wanted);
@@ -6612,7 +6622,7 @@ BEGIN
   IF options = '[]' THEN
     RETURN QUERY
     INSERT INTO sluice.event (stream_id, partition, position, payload)
-    SELECT log.id, ((base + (r.ordinal - 1) / 100) & (log.partitions - 1))::smallint, nextval(log.positions), r.payload
+    SELECT log.id, sluice_private.partition_of_many(NULL, r.ordinal, base, log.partitions), nextval(log.positions), r.payload
     FROM (
       SELECT r.* FROM jsonb_array_elements(payloads) WITH ORDINALITY AS r (payload, ordinal) ORDER BY r.ordinal
     ) r
@@ -6620,12 +6630,8 @@ BEGIN
   ELSE
     RETURN QUERY
     INSERT INTO sluice.event (stream_id, partition, position, ordering_key, type, schema_version, payload, headers)
-    SELECT log.id,
-           coalesce(
-             sluice_private.event_partition(r."orderingKey", log.partitions), (base + (r.ordinal - 1) / 100) & (log.partitions - 1)
-           )::smallint,
-           nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload,
-           coalesce(r.headers, '{}')
+    SELECT log.id, sluice_private.partition_of_many(r."orderingKey", r.ordinal, base, log.partitions), nextval(log.positions),
+           r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
     FROM (
       SELECT r.* FROM ROWS FROM (
         jsonb_array_elements(payloads),

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { codeOf, stateSays } from '../basics/sql-state.ts'
+import { sendUnread } from '../connection/unread-query.ts'
 
 /**
  * What is sent on a batch's connection, and what the server owes in return. Nothing waits for the answers of some queries:
@@ -32,9 +33,11 @@ export class Outgoing {
   send(text: string): void {
     const held = this.dropHeld()
     const queries = this.#queries
-    this.#counted(this.#client.query(held === undefined ? text : `${held}; ${text}`)).catch((error: unknown) =>
-      queries.failed(error),
-    )
+    const answered = this.#owed()
+    sendUnread(this.#client, held === undefined ? text : `${held}; ${text}`, (error) => {
+      answered()
+      if (error) queries.failed(error)
+    })
   }
 
   /** Sends a query with the next one, or by itself when the process has nothing else to do at this moment. */
@@ -68,14 +71,22 @@ export class Outgoing {
   }
 
   #counted<T>(answer: Promise<T>): Promise<T> {
-    const answered = () => {
+    const answered = this.#owed()
+    answer.then(answered, answered)
+    return answer
+  }
+
+  /** The server owes an answer. Returns what to call when it is there: where a library has wrapped the client, perhaps twice. */
+  #owed(): () => void {
+    if (this.#unanswered === 0) this.#waitsSinceMs = performance.now()
+    this.#unanswered += 1
+    let isThere = false
+    return () => {
+      if (isThere) return
+      isThere = true
       this.#unanswered -= 1
       this.#waitsSinceMs = performance.now()
     }
-    if (this.#unanswered === 0) this.#waitsSinceMs = performance.now()
-    this.#unanswered += 1
-    answer.then(answered, answered)
-    return answer
   }
 }
 

@@ -25,7 +25,7 @@ const MIGRATION = readdirSync(new URL('../../migrations/', import.meta.url))
 
 /**
  * These name everything in full. Five run in enqueues, appends and claims, where SET search_path would cost as much as the rest.
- * It would keep two from becoming part of the statement that calls them.
+ * It would keep three from becoming part of the statement that calls them.
  */
 const WITHOUT_A_PATH = [
   'clock',
@@ -37,6 +37,7 @@ const WITHOUT_A_PATH = [
   'lock_due_again',
   'lock_missed',
   'lock_shared',
+  'partition_of_many',
   'rows_of',
   'schema_version',
   'wake_inserted',
