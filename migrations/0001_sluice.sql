@@ -75,6 +75,19 @@ CREATE DOMAIN sluice_private.dedupe_ms AS bigint
 CREATE DOMAIN sluice_private.lease_ms AS integer
   CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (VALUE BETWEEN 1000 AND 86400000);
 
+-- Of receipts. They may have a domain as the type of their queue: no driver writes them by itself. A function that holds the name
+-- in a variable of that type has it checked once for all rows of a batch.
+
+CREATE DOMAIN sluice_private.queue_name AS text
+  CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
+    CHECK (octet_length(VALUE) <= 100 AND VALUE ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$');
+
+CREATE DOMAIN sluice_private.receipt_source AS text COLLATE "C"
+  CONSTRAINT "source: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+
+CREATE DOMAIN sluice_private.receipt_message_id AS text COLLATE "C"
+  CONSTRAINT "message_id: 1 to 1,000 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 1000);
+
 -- schema/10_message_tables.sql
 --
 -- Messages and what is kept about them.
@@ -824,16 +837,15 @@ CREATE INDEX endpoint_owner_idx ON sluice.endpoint (queue, owner, name);
 -- transaction that writes it ends. Not partitioned by time: a unique key would need the time, and a copy that comes a
 -- partition later would be new.
 CREATE TABLE sluice.receipt (
-  queue       text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
-    CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
+  queue       sluice_private.queue_name NOT NULL,
   -- Whose id it is: a broker, a publisher, or the database of a relay.
-  source      text        NOT NULL CONSTRAINT "source: 1 to 255 bytes" CHECK (octet_length(source) BETWEEN 1 AND 255),
-  message_id  text        NOT NULL CONSTRAINT "message_id: 1 to 1,000 bytes"
-    CHECK (octet_length(message_id) BETWEEN 1 AND 1000),
+  source      sluice_private.receipt_source NOT NULL,
+  message_id  sluice_private.receipt_message_id NOT NULL,
   received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- It is kept until then at least.
   until       timestamptz NOT NULL,
-  CONSTRAINT receipt_pkey PRIMARY KEY (queue, source, message_id)
+  -- The id before the source, which is the same for most: fewer columns are compared.
+  CONSTRAINT receipt_pkey PRIMARY KEY (queue, message_id, source)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 
 -- For those that are too old.
@@ -8411,53 +8423,61 @@ COMMENT ON FUNCTION sluice.received IS
   'Writes a receipt of a message from outside of the database, and returns whether it is the first: true for a new '
   'message, false for a copy. Call it in the transaction in which the message takes effect.';
 
--- The same for the messages of a batch, whose sources and ids are in arrays of JSON. Returns the places in it, from 0, of those
--- that are new: of several copies the first. All batches write their receipts in one order, so that two of them do not wait for
--- each other in a circle.
+-- The same for the messages of a batch, whose sources and ids are in arrays of JSON; if there is only one source, it is that of
+-- all. Returns for each message whether it is new: of several copies the first is. All batches write their receipts in one
+-- order, so that two of them do not wait for each other in a circle.
 --
 -- Most batches have no copy in them: a plain INSERT takes them. ON CONFLICT looks each key up before it is written, and
 -- writes a second record of it to the log.
 CREATE FUNCTION sluice_private.receive(queue text, sources jsonb, message_ids jsonb, retention_ms double precision)
-RETURNS SETOF integer
+RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_variable
 DECLARE
-  until timestamptz := clock_timestamp() + retention_ms * interval '1 millisecond';
+  -- Checked here, and not for each row.
+  name sluice_private.queue_name := queue;
+  source_of_all text := CASE WHEN jsonb_array_length(sources) = 1 THEN sources ->> 0 END;
+  -- The clock is read once, and not for each row.
+  received_at timestamptz := clock_timestamp();
+  until timestamptz := received_at + retention_ms * interval '1 millisecond';
   given integer := jsonb_array_length(message_ids);
   taken integer;
+  is_new boolean[];
 BEGIN
   BEGIN
-    INSERT INTO sluice.receipt (queue, source, message_id, until)
-    SELECT queue, k.source, k.id, until
+    INSERT INTO sluice.receipt (queue, source, message_id, received_at, until)
+    SELECT name, coalesce(source_of_all, k.source), k.id, received_at, until
     FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
-    ORDER BY k.source COLLATE "C", k.id COLLATE "C";
+    ORDER BY k.id COLLATE "C", k.source COLLATE "C";
     GET DIAGNOSTICS taken = ROW_COUNT;
     PERFORM sluice_private.require_kept('receipt', queue, given, taken);
-    RETURN QUERY SELECT generate_series(0, given - 1);
-    RETURN;
+    RETURN array_fill(true, ARRAY[given]);
   EXCEPTION WHEN unique_violation THEN
     -- A copy is among them. Nothing has been written.
   END;
-  RETURN QUERY
   WITH k AS MATERIALIZED (
-    SELECT k.source, k.id, k.ordinal::integer - 1 AS place
+    SELECT coalesce(source_of_all, k.source) AS source, k.id, k.place
     FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids))
-      WITH ORDINALITY AS k (source, id, ordinal)
+      WITH ORDINALITY AS k (source, id, place)
   ), added AS (
-    INSERT INTO sluice.receipt (queue, source, message_id, until)
-    SELECT queue, k.source, k.id, until FROM k
-    ORDER BY k.source COLLATE "C", k.id COLLATE "C"
+    INSERT INTO sluice.receipt (queue, source, message_id, received_at, until)
+    SELECT name, k.source, k.id, received_at, until FROM k
+    ORDER BY k.id COLLATE "C", k.source COLLATE "C"
     ON CONFLICT DO NOTHING
     RETURNING receipt.source, receipt.message_id
+  ), first AS (
+    SELECT min(k.place) AS place FROM k JOIN added a ON a.source = k.source AND a.message_id = k.id
+    GROUP BY a.source, a.message_id
   )
-  SELECT min(k.place) FROM k JOIN added a ON a.source = k.source AND a.message_id = k.id
-  GROUP BY a.source, a.message_id ORDER BY 1;
-  -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost.
-  SELECT count(*) INTO taken
-  FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
-  JOIN sluice.receipt r ON r.queue = queue AND r.source = k.source AND r.message_id = k.id;
+  SELECT array_agg(f.place IS NOT NULL ORDER BY k.place) INTO is_new FROM k LEFT JOIN first f ON f.place = k.place;
+  -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost. One subquery for each, by the
+  -- index: a join is planned while the table is small, and would read all receipts until the server plans it anew.
+  SELECT count((SELECT 1 FROM sluice.receipt r
+    WHERE r.queue = name AND r.message_id = k.id AND r.source = coalesce(source_of_all, k.source))) INTO taken
+  FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id);
   PERFORM sluice_private.require_kept('receipt', queue, given, taken);
+  RETURN is_new;
 END
 $$;
 

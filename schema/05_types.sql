@@ -70,3 +70,16 @@ CREATE DOMAIN sluice_private.dedupe_ms AS bigint
 
 CREATE DOMAIN sluice_private.lease_ms AS integer
   CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (VALUE BETWEEN 1000 AND 86400000);
+
+-- Of receipts. They may have a domain as the type of their queue: no driver writes them by itself. A function that holds the name
+-- in a variable of that type has it checked once for all rows of a batch.
+
+CREATE DOMAIN sluice_private.queue_name AS text
+  CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
+    CHECK (octet_length(VALUE) <= 100 AND VALUE ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$');
+
+CREATE DOMAIN sluice_private.receipt_source AS text COLLATE "C"
+  CONSTRAINT "source: 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+
+CREATE DOMAIN sluice_private.receipt_message_id AS text COLLATE "C"
+  CONSTRAINT "message_id: 1 to 1,000 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 1000);

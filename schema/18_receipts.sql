@@ -4,16 +4,15 @@
 -- transaction that writes it ends. Not partitioned by time: a unique key would need the time, and a copy that comes a
 -- partition later would be new.
 CREATE TABLE sluice.receipt (
-  queue       text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
-    CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
+  queue       sluice_private.queue_name NOT NULL,
   -- Whose id it is: a broker, a publisher, or the database of a relay.
-  source      text        NOT NULL CONSTRAINT "source: 1 to 255 bytes" CHECK (octet_length(source) BETWEEN 1 AND 255),
-  message_id  text        NOT NULL CONSTRAINT "message_id: 1 to 1,000 bytes"
-    CHECK (octet_length(message_id) BETWEEN 1 AND 1000),
+  source      sluice_private.receipt_source NOT NULL,
+  message_id  sluice_private.receipt_message_id NOT NULL,
   received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   -- It is kept until then at least.
   until       timestamptz NOT NULL,
-  CONSTRAINT receipt_pkey PRIMARY KEY (queue, source, message_id)
+  -- The id before the source, which is the same for most: fewer columns are compared.
+  CONSTRAINT receipt_pkey PRIMARY KEY (queue, message_id, source)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 
 -- For those that are too old.

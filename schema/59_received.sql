@@ -37,53 +37,61 @@ COMMENT ON FUNCTION sluice.received IS
   'Writes a receipt of a message from outside of the database, and returns whether it is the first: true for a new '
   'message, false for a copy. Call it in the transaction in which the message takes effect.';
 
--- The same for the messages of a batch, whose sources and ids are in arrays of JSON. Returns the places in it, from 0, of those
--- that are new: of several copies the first. All batches write their receipts in one order, so that two of them do not wait for
--- each other in a circle.
+-- The same for the messages of a batch, whose sources and ids are in arrays of JSON; if there is only one source, it is that of
+-- all. Returns for each message whether it is new: of several copies the first is. All batches write their receipts in one
+-- order, so that two of them do not wait for each other in a circle.
 --
 -- Most batches have no copy in them: a plain INSERT takes them. ON CONFLICT looks each key up before it is written, and
 -- writes a second record of it to the log.
 CREATE FUNCTION sluice_private.receive(queue text, sources jsonb, message_ids jsonb, retention_ms double precision)
-RETURNS SETOF integer
+RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
-SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_variable
 DECLARE
-  until timestamptz := clock_timestamp() + retention_ms * interval '1 millisecond';
+  -- Checked here, and not for each row.
+  name sluice_private.queue_name := queue;
+  source_of_all text := CASE WHEN jsonb_array_length(sources) = 1 THEN sources ->> 0 END;
+  -- The clock is read once, and not for each row.
+  received_at timestamptz := clock_timestamp();
+  until timestamptz := received_at + retention_ms * interval '1 millisecond';
   given integer := jsonb_array_length(message_ids);
   taken integer;
+  is_new boolean[];
 BEGIN
   BEGIN
-    INSERT INTO sluice.receipt (queue, source, message_id, until)
-    SELECT queue, k.source, k.id, until
+    INSERT INTO sluice.receipt (queue, source, message_id, received_at, until)
+    SELECT name, coalesce(source_of_all, k.source), k.id, received_at, until
     FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
-    ORDER BY k.source COLLATE "C", k.id COLLATE "C";
+    ORDER BY k.id COLLATE "C", k.source COLLATE "C";
     GET DIAGNOSTICS taken = ROW_COUNT;
     PERFORM sluice_private.require_kept('receipt', queue, given, taken);
-    RETURN QUERY SELECT generate_series(0, given - 1);
-    RETURN;
+    RETURN array_fill(true, ARRAY[given]);
   EXCEPTION WHEN unique_violation THEN
     -- A copy is among them. Nothing has been written.
   END;
-  RETURN QUERY
   WITH k AS MATERIALIZED (
-    SELECT k.source, k.id, k.ordinal::integer - 1 AS place
+    SELECT coalesce(source_of_all, k.source) AS source, k.id, k.place
     FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids))
-      WITH ORDINALITY AS k (source, id, ordinal)
+      WITH ORDINALITY AS k (source, id, place)
   ), added AS (
-    INSERT INTO sluice.receipt (queue, source, message_id, until)
-    SELECT queue, k.source, k.id, until FROM k
-    ORDER BY k.source COLLATE "C", k.id COLLATE "C"
+    INSERT INTO sluice.receipt (queue, source, message_id, received_at, until)
+    SELECT name, k.source, k.id, received_at, until FROM k
+    ORDER BY k.id COLLATE "C", k.source COLLATE "C"
     ON CONFLICT DO NOTHING
     RETURNING receipt.source, receipt.message_id
+  ), first AS (
+    SELECT min(k.place) AS place FROM k JOIN added a ON a.source = k.source AND a.message_id = k.id
+    GROUP BY a.source, a.message_id
   )
-  SELECT min(k.place) FROM k JOIN added a ON a.source = k.source AND a.message_id = k.id
-  GROUP BY a.source, a.message_id ORDER BY 1;
-  -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost.
-  SELECT count(*) INTO taken
-  FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id)
-  JOIN sluice.receipt r ON r.queue = queue AND r.source = k.source AND r.message_id = k.id;
+  SELECT array_agg(f.place IS NOT NULL ORDER BY k.place) INTO is_new FROM k LEFT JOIN first f ON f.place = k.place;
+  -- A copy has its receipt. A message whose row a trigger has taken has none, and would be lost. One subquery for each, by the
+  -- index: a join is planned while the table is small, and would read all receipts until the server plans it anew.
+  SELECT count((SELECT 1 FROM sluice.receipt r
+    WHERE r.queue = name AND r.message_id = k.id AND r.source = coalesce(source_of_all, k.source))) INTO taken
+  FROM ROWS FROM (jsonb_array_elements_text(sources), jsonb_array_elements_text(message_ids)) AS k (source, id);
   PERFORM sluice_private.require_kept('receipt', queue, given, taken);
+  RETURN is_new;
 END
 $$;
 

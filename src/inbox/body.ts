@@ -1,5 +1,6 @@
 import { attempted } from '../basics/attempted.ts'
 import { encodeJson } from '../enqueue/json.ts'
+import { headersOf } from '../enqueue/labels.ts'
 import { SluiceError } from '../errors.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { BuriedMessage } from '../table/receipt/receive.ts'
@@ -25,7 +26,7 @@ export function letterOf(received: ReceivedMessage, reason: string, known: Parti
   const { type = null, orderingKey = null, schemaVersion = 1 } = known
   return {
     payload: known.payload ?? attempted(() => jsonOf(received.body)) ?? bytesOf(received.body),
-    headers: known.headers ?? attempted(() => encodeJson(ownHeaders(received), 'headers')) ?? '{}',
+    headers: known.headers ?? attempted(() => headersOf(ownHeaders(received), 'headers')) ?? '{}',
     reason,
     type,
     orderingKey,

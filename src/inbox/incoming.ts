@@ -2,13 +2,13 @@ import { attempted } from '../basics/attempted.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { isPromise } from '../basics/is-promise.ts'
-import { readOptions } from '../enqueue/options.ts'
+import { readLabels } from '../enqueue/labels.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
 import { checkSize } from '../enqueue/read-payload.ts'
 import { receiptKey } from '../enqueue/received.ts'
 import { errorText, expected, isSluiceError } from '../errors.ts'
 import { validatePayload } from '../queues.ts'
-import type { InsertOptions, InsertRow } from '../table/enqueue/insert-row.ts'
+import { type InsertOptions, type InsertRow, PLAIN, type RowLabels } from '../table/enqueue/insert-row.ts'
 import type { BuriedMessage, ReceiptKey } from '../table/receipt/receive.ts'
 import { letterOf, payloadOf } from './body.ts'
 import type { InboxPlan, ReadMessage } from './options.ts'
@@ -26,12 +26,22 @@ export interface Incoming {
     | { readonly kind: 'letter'; readonly letter: BuriedMessage }
 }
 
-/** Reads a message. Returns a promise only if the queue has a schema. */
-export function readIncoming(
+/** Reads the messages of a batch. Only a queue with a schema has promises: one for each message is a tenth of Node's time. */
+export function readBatch(
   rules: MessageRules,
   plan: InboxPlan,
-  received: ReceivedMessage,
-): Incoming | Promise<Incoming> {
+  messages: readonly ReceivedMessage[],
+): readonly Incoming[] | Promise<readonly Incoming[]> {
+  const read = messages.map((message) => readIncoming(rules, plan, message))
+  return read.every(isRead) ? read : Promise.all(read)
+}
+
+function isRead(one: Incoming | Promise<Incoming>): one is Incoming {
+  return !(one instanceof Promise)
+}
+
+/** Reads a message. Returns a promise only if the queue has a schema. */
+function readIncoming(rules: MessageRules, plan: InboxPlan, received: ReceivedMessage): Incoming | Promise<Incoming> {
   let facts: Facts | undefined
   let key: ReceiptKey | undefined
   try {
@@ -72,8 +82,9 @@ interface Facts extends ReadMessage {
 
 /** What `read` says, else what is found. */
 function factsOf(plan: InboxPlan, received: ReceivedMessage): Facts {
-  const said = readBy(plan, received)
   const found = foundIn(plan, received)
+  if (plan.read === undefined) return found
+  const said = readBy(plan.read, received)
   return {
     id: said.id ?? found.id,
     source: said.source ?? found.source,
@@ -90,8 +101,7 @@ function foundIn({ source }: InboxPlan, received: ReceivedMessage): Facts {
   return relayedOf(received) ?? { id, source, type, orderingKey, schemaVersion: undefined }
 }
 
-function readBy({ read }: InboxPlan, received: ReceivedMessage): ReadMessage {
-  if (read === undefined) return {}
+function readBy(read: NonNullable<InboxPlan['read']>, received: ReceivedMessage): ReadMessage {
   const said = read(received)
   ignoreRejection(said)
   if (isPromise(said)) throw expected('OPTION_INVALID', 'read', 'an object, and not later', said)
@@ -109,5 +119,13 @@ function rowOf({ payloadLimitBytes }: MessageRules, received: ReceivedMessage, f
 
 /** The columns besides the payload. @throws SluiceError OPTION_INVALID */
 function columnsOf(received: ReceivedMessage, { type, orderingKey, schemaVersion }: Facts): InsertOptions {
-  return readOptions({ headers: ownHeaders(received), type, orderingKey, schemaVersion }, 'message')
+  const headers = ownHeaders(received)
+  const isOfVersion1 = schemaVersion === undefined || schemaVersion === PLAIN.schemaVersion
+  if (headers === undefined && type === undefined && orderingKey === undefined && isOfVersion1) return PLAIN
+  return withLabels(readLabels({ headers, type, orderingKey, schemaVersion }, 'message'))
+}
+
+/** By name: a second spread takes longer than all the rest. */
+function withLabels({ type, orderingKey, schemaVersion, headers }: RowLabels): InsertOptions {
+  return { ...PLAIN, type, orderingKey, schemaVersion, headers, isPlain: false }
 }

@@ -3,7 +3,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
 import type { Report } from '../telemetry/events.ts'
-import { readIncoming } from './incoming.ts'
+import { readBatch } from './incoming.ts'
 import type { InboxPlan } from './options.ts'
 import type { ReceivedMessage, ReceiverConnection } from './receiver.ts'
 import { Side } from './side.ts'
@@ -119,7 +119,7 @@ export class Intake {
   /** Until it is stored: the broker would deliver it again behind later messages. False: it is not, or not all of it. */
   async #store(messages: readonly ReceivedMessage[], once: boolean): Promise<boolean> {
     const startedAt = performance.now()
-    const batch = await Promise.all(messages.map((message) => readIncoming(this.#context, this.#plan, message)))
+    const batch = await readBatch(this.#context, this.#plan, messages)
     const store = new BatchStore(this.#context, this.#plan, batch)
     const isStored = await this.#runUntilStored(store, once)
     this.#count(store.stored, performance.now() - startedAt)

@@ -26,9 +26,10 @@ export function relayedOf({ id, headers }: ReceivedMessage): Relayed | undefined
   }
 }
 
-/** Without those of relays: another relay would refuse to publish them. */
-export function ownHeaders({ headers }: ReceivedMessage): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !OF_RELAYS.test(name)))
+/** Without those of relays: another relay would refuse to publish them. Undefined: there are none. */
+export function ownHeaders({ headers }: ReceivedMessage): Readonly<Record<string, string>> | undefined {
+  const own = Object.entries(headers).filter(([name]) => !OF_RELAYS.test(name))
+  return own.length === 0 ? undefined : Object.fromEntries(own)
 }
 
 const PREFIX = 'sluice-'

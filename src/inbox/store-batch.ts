@@ -4,7 +4,7 @@ import { chunksOf, namesAt } from '../enqueue/read-list.ts'
 import { atOnce, ownTransaction, within } from '../enqueue/within.ts'
 import { insertMessages } from '../table/enqueue/insert.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
-import { enqueueReceived, type ReceivedRow } from '../table/receipt/enqueue-received.ts'
+import { enqueueReceived, type ReceivedRows } from '../table/receipt/enqueue-received.ts'
 import { buryReceived, type ReceiptKey, writeReceipts } from '../table/receipt/receive.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Incoming } from './incoming.ts'
@@ -48,10 +48,11 @@ function receivedRows(
   { alphabet }: EnqueueContext,
   batch: readonly Incoming[],
   rows: readonly InsertRow[],
-): readonly ReceivedRow[] | undefined {
+): ReceivedRows | undefined {
   if (rows.length < batch.length || rows.some((row) => mayHoldForeign(alphabet, row))) return undefined
-  const received = batch.flatMap(({ key }, at) => (key === undefined ? [] : { key, row: rows[at]! }))
-  return received.length === batch.length && [...chunksOf(rows)].length === 1 ? received : undefined
+  const keys = batch.flatMap(({ key }) => key ?? [])
+  const [chunk = []] = chunksOf(rows)
+  return keys.length === batch.length && chunk.length === rows.length ? { keys, rows } : undefined
 }
 
 /** Those without a receipt until now. A message without an id has none, and is always new. */

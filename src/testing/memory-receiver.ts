@@ -54,7 +54,7 @@ export class MemoryReceiver implements Receiver {
     if (!this.#reachable) throw new Error(OUT_OF_REACH)
     this.connections += 1
     return new MemoryConnection({
-      take: (most, signal) => this.#take(most, signal),
+      take: (most, isOver, signal) => this.#take(most, isOver, signal),
       ack: (messages) => this.#ack(messages),
       putBack: (messages) => {
         this.#ready.unshift(...messages)
@@ -62,12 +62,13 @@ export class MemoryReceiver implements Receiver {
       },
       leave: () => {
         this.connections -= 1
+        this.#tell()
       },
     })
   }
 
-  async #take(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
-    while (this.#ready.length === 0 && this.#reachable && !signal.aborted)
+  async #take(most: number, isOver: () => boolean, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
+    while (this.#ready.length === 0 && this.#reachable && !signal.aborted && !isOver())
       await untilAborted(this.#changed.promise, signal)
     if (!this.#reachable) throw new Error(OUT_OF_REACH)
     return this.#ready.splice(0, most)
@@ -86,7 +87,7 @@ export class MemoryReceiver implements Receiver {
 }
 
 interface Hands {
-  readonly take: (most: number, signal: AbortSignal) => Promise<readonly ReceivedMessage[]>
+  readonly take: (most: number, isOver: () => boolean, signal: AbortSignal) => Promise<readonly ReceivedMessage[]>
   readonly ack: (messages: readonly ReceivedMessage[]) => Promise<void>
   readonly putBack: (messages: readonly ReceivedMessage[]) => void
   readonly leave: () => void
@@ -95,44 +96,41 @@ interface Hands {
 class MemoryConnection implements ReceiverConnection {
   readonly #hands: Hands
   /** What has not been acked. */
-  #out: readonly ReceivedMessage[] = []
-  readonly #closing = new AbortController()
+  readonly #out = new Set<ReceivedMessage>()
+  #closed = false
 
   constructor(hands: Hands) {
     this.#hands = hands
   }
 
-  get #closed(): boolean {
-    return this.#closing.signal.aborted
-  }
-
   async receive(most: number, signal: AbortSignal): Promise<readonly ReceivedMessage[]> {
     if (this.#closed) throw new Error('closed')
-    const messages = await this.#hands.take(most, AbortSignal.any([signal, this.#closing.signal]))
+    const messages = await this.#hands.take(most, () => this.#closed, signal)
     if (this.#closed) {
       this.#hands.putBack(messages)
       throw new Error('closed')
     }
-    this.#out = [...this.#out, ...messages]
+    for (const message of messages) this.#out.add(message)
     return messages
   }
 
   async ack(messages: readonly ReceivedMessage[]): Promise<void> {
     if (this.#closed) throw new Error('closed')
     await this.#hands.ack(messages)
-    this.#out = this.#out.filter((message) => !messages.includes(message))
+    for (const message of messages) this.#out.delete(message)
   }
 
   async close(): Promise<void> {
     if (this.#closed) return
-    this.#closing.abort()
-    this.#hands.putBack(this.#out)
+    this.#closed = true
+    this.#hands.putBack([...this.#out])
     this.#hands.leave()
   }
 }
 
-function received({ id, payload, body, headers = {}, ...others }: MemoryMessage): ReceivedMessage {
-  return { id, body: body ?? new TextEncoder().encode(JSON.stringify(payload ?? null)), headers, ...others }
+function received({ id, payload, body, headers = {}, type, orderingKey }: MemoryMessage): ReceivedMessage {
+  return { id, body: body ?? TO_UTF_8.encode(JSON.stringify(payload ?? null)), headers, type, orderingKey }
 }
 
+const TO_UTF_8 = new TextEncoder()
 const OUT_OF_REACH = 'out of reach'

@@ -14,9 +14,11 @@ describe('what the server parses in every statement that writes a row:', () => {
   })
 
   // It parses each CHECK of the table, and the constraints of a domain once in a session: decision 68.
-  test('few CHECKs of messages and events, for other bounds are those of types', async ({ database }) => {
+  test('few CHECKs of messages and events, and none of receipts, for other bounds are those of types', async ({
+    database,
+  }) => {
     const checks = await database.sql(
-      `SELECT conname FROM pg_constraint WHERE conrelid = ANY ('{sluice.message, sluice.event}'::regclass[]) AND contype = 'c'
+      `SELECT conname FROM pg_constraint WHERE conrelid = ANY ('{sluice.message, sluice.event, sluice.receipt}'::regclass[]) AND contype = 'c'
        ORDER BY conrelid::regclass::text COLLATE "C", conname COLLATE "C"`,
     )
     expect(checks.map(({ conname }) => conname)).toEqual([

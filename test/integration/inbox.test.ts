@@ -1,6 +1,7 @@
 import { describe, expect } from 'vitest'
 import { z } from 'zod'
 import { SluiceError } from '../../src/errors.ts'
+import type { ReceivedMessage } from '../../src/inbox/receiver.ts'
 import { MemoryReceiver } from '../../src/testing/memory-receiver.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -164,6 +165,22 @@ describe('copies', () => {
     from.deliver(...numbered(6), ...numbered(3))
     expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 4, duplicates: 5, dead: 0 })
     expect(await payloadsOf(database, queue)).toEqual([4, 1, 0, 2, 3, 5])
+  })
+
+  test('an id of two sources in one batch is two messages, and a copy is one of its own source', async ({
+    database,
+    sluice,
+    queue,
+    from,
+  }) => {
+    const read = ({ headers }: ReceivedMessage) => ({ source: headers.source })
+    const inbox = sluice.inbox(queue, { from, read })
+    const of = (source: string, payload: number) => ({ id: 'a', headers: { source }, payload })
+    from.deliver(of('east', 1), of('west', 2), of('east', 3))
+    expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 2, duplicates: 1, dead: 0 })
+    from.deliver(of('north', 4), of('west', 5))
+    expect(await inbox.runOnce(ONCE)).toEqual({ enqueued: 1, duplicates: 1, dead: 0 })
+    expect(await payloadsOf(database, queue)).toEqual([1, 2, 4])
   })
 
   test('two processes that get the same messages at once enqueue each of them once', async ({ database, queue }) => {

@@ -159,6 +159,23 @@ describe('received', () => {
   })
 })
 
+describe('a batch with a copy in it', () => {
+  test('reads no receipt but by the index, also while the table is small', async ({ database, queue }) => {
+    await inTransaction(database, (tx) =>
+      tx.query(`SELECT sluice_private.receive($1, '["s"]', '["z"]', 100000)`, [queue]),
+    )
+    await database.sql('VACUUM ANALYZE sluice.receipt')
+    const [answer, counted] = await inTransaction(database, async (tx) => {
+      const receive = `SELECT sluice_private.receive($1, '["s"]', '["a", "b", "a"]', 100000) AS is_new`
+      const { rows } = await tx.query(receive, [queue])
+      const scans = `SELECT seq_scan::integer AS scans FROM pg_stat_xact_user_tables WHERE relid = 'sluice.receipt'::regclass`
+      return [rows, (await tx.query(scans)).rows]
+    })
+    expect(answer).toEqual([{ is_new: [true, true, false] }])
+    expect(counted).toEqual([{ scans: 0 }])
+  })
+})
+
 describe('old receipts', () => {
   test('go 1,000 at a time, and none that is locked or young', async ({ database, queue }) => {
     await database.sql(

@@ -30,9 +30,11 @@ export async function writeReceipts(
   return rows.map((row) => numberOf(row, 'place'))
 }
 
-/** The sources and the ids, each as JSON. */
+/** The sources and the ids, each as JSON. Of sources that are all the same only one, which the server takes for all. */
 export function keyParams(keys: readonly ReceiptKey[]): readonly [string, string] {
-  return [JSON.stringify(keys.map(({ source }) => source)), JSON.stringify(keys.map(({ id }) => id))]
+  const first = keys[0]?.source
+  const sources = keys.every(({ source }) => source === first) ? [first] : keys.map(({ source }) => source)
+  return [JSON.stringify(sources), JSON.stringify(keys.map(({ id }) => id))]
 }
 
 /** Makes dead letters, and returns their ids in the same order. */
@@ -52,8 +54,11 @@ export async function buryReceived(
 const RECEIVE = statement(
   'receive',
   `
-SELECT r AS place
-FROM sluice_private.receive($1::text, $2::text::jsonb, $3::text::jsonb, $4::double precision) AS r`,
+SELECT (f.ordinal - 1)::integer AS place
+FROM unnest(
+  sluice_private.receive($1::text, $2::text::jsonb, $3::text::jsonb, $4::double precision)
+) WITH ORDINALITY AS f (is_new, ordinal)
+WHERE f.is_new ORDER BY f.ordinal`,
 )
 
 const BURY = statement(
