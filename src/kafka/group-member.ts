@@ -1,6 +1,7 @@
 import { type CommitOptionsPartition, type Consumer, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
+import { Elections } from './elections.ts'
 
 export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
 
@@ -15,6 +16,7 @@ export interface Assignment {
 /** A member of a consumer group. The client gives signs of life, and joins again when the group shares its partitions out anew. */
 export class GroupMember {
   readonly #client: KafkaClient
+  readonly #elections: Elections
   readonly #sessionMs: number
   readonly #startedAtMs = performance.now()
   /** Called when it has another assignment, or none any more. */
@@ -25,6 +27,7 @@ export class GroupMember {
 
   constructor(client: KafkaClient, sessionMs: number) {
     this.#client = client
+    this.#elections = new Elections(client)
     this.#sessionMs = sessionMs
     client.on('consumer:group:join', ({ assignments = [], isLeader = false }) => {
       this.#assignment = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
@@ -81,21 +84,22 @@ export class GroupMember {
 
   /**
    * Commits those offsets that are of its assignment. While the group shares out anew it commits none, and the messages come
-   * again.
+   * again. It waits for another coordinator.
    *
    * @throws if the group does not answer
    */
   async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
-    if (this.#ended !== undefined) throw this.#ended
-    const { topics = [] } = this.assignment ?? {}
-    const owned = offsets.filter(({ topic, partition }) =>
-      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
-    )
-    if (owned.length === 0) return
-    try {
-      await this.#client.commit({ offsets: owned })
-    } catch (error) {
-      if (!isOfGroup(error)) throw error
+    for (;;) {
+      if (this.#ended !== undefined) throw this.#ended
+      const owned = this.#ownedOf(offsets)
+      if (owned.length === 0) return
+      try {
+        await this.#client.commit({ offsets: owned })
+        return this.#elections.over('commit')
+      } catch (error) {
+        if (isOfGroup(error)) return
+        await this.#elections.outlast('commit', error)
+      }
     }
   }
 
@@ -113,6 +117,13 @@ export class GroupMember {
     await untilAborted(left, AbortSignal.timeout(GOODBYE_MS))
     // Requests that wait for an answer would keep the process alive.
     await this.#client.connections.close().catch(() => undefined)
+  }
+
+  #ownedOf(offsets: readonly CommitOptionsPartition[]): CommitOptionsPartition[] {
+    const { topics = [] } = this.assignment ?? {}
+    return offsets.filter(({ topic, partition }) =>
+      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
+    )
   }
 
   #joinAgain(error: Error): void {

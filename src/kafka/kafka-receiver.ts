@@ -1,9 +1,10 @@
-import type { ClusterMetadata } from '@platformatic/kafka'
+import { type ClusterMetadata, NetworkError } from '@platformatic/kafka'
 import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
+import { Elections } from './elections.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
 import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
 import { reasonOf } from './kafka-verdict.ts'
@@ -17,6 +18,7 @@ export const FETCH_WAIT_MS = 1_000
 export class KafkaReceiver implements ReceiverConnection {
   readonly #member: GroupMember
   readonly #reader: KafkaClient
+  readonly #elections: Elections
   readonly #topics: readonly string[]
   /** What has been fetched, and `receive` has not returned yet. */
   #ready: FetchedRecord[] = []
@@ -36,6 +38,7 @@ export class KafkaReceiver implements ReceiverConnection {
   constructor(member: GroupMember, reader: KafkaClient, topics: readonly string[]) {
     this.#member = member
     this.#reader = reader
+    this.#elections = new Elections(reader)
     this.#topics = topics
     member.onChange = () => this.#stepEnd.resolve()
   }
@@ -101,13 +104,29 @@ export class KafkaReceiver implements ReceiverConnection {
       // A fetch of the step before may fail before anything waits for this.
       ignoreRejection(this.#stepEnd.promise)
       const assignment = await this.#member.ready()
-      const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
-      this.#lookForMore(assignment, metadata)
-      this.#startFetches(await this.#positionsIn(assignment), metadata)
+      await this.#throughElections('step', () => this.#begin(assignment))
       // A member without partitions has no fetch, and looks for more.
       await untilAborted(this.#stepEnd.promise, AbortSignal.timeout(IDLE_MS))
     } catch (error) {
       throw new Error(reasonOf(error), { cause: error })
+    }
+  }
+
+  async #begin(assignment: Assignment): Promise<void> {
+    const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
+    this.#lookForMore(assignment, metadata)
+    this.#startFetches(await this.#positionsIn(assignment), metadata)
+  }
+
+  /** If it fails for a reason that an election explains, it is left to the next step. */
+  async #throughElections(work: string, begin: () => Promise<void>): Promise<void> {
+    try {
+      await begin()
+      this.#elections.over(work)
+    } catch (error) {
+      if (this.#closed !== undefined) throw error
+      await this.#elections.outlast(work, error)
+      this.#stepEnd.resolve()
     }
   }
 
@@ -133,7 +152,8 @@ export class KafkaReceiver implements ReceiverConnection {
     for (const [node, topics] of positions.byNode(metadata)) {
       if (this.#fetching.has(node)) continue
       this.#fetching.add(node)
-      this.#fetch(positions, { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }, metadata)
+      const request = { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }
+      this.#throughElections(`fetch from ${node}`, () => this.#fetch(positions, request, metadata))
         .finally(() => this.#fetching.delete(node))
         .then(
           () => this.#stepEnd.resolve(),
@@ -145,8 +165,9 @@ export class KafkaReceiver implements ReceiverConnection {
   async #fetch(
     positions: Positions,
     request: Parameters<KafkaClient['fetch']>[0],
-    { topics }: ClusterMetadata,
+    { topics, brokers }: ClusterMetadata,
   ): Promise<void> {
+    if (!brokers.has(request.node)) throw new NetworkError('A partition has no leader.')
     try {
       const { responses } = await this.#reader.fetch(request)
       // The group has shared out anew meanwhile.
