@@ -1,7 +1,7 @@
 import { type CommitOptionsPartition, type Consumer, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
-import { Elections } from './elections.ts'
+import { Election } from './election.ts'
 
 export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
 
@@ -16,7 +16,6 @@ export interface Assignment {
 /** A member of a consumer group. The client gives signs of life, and joins again when the group shares its partitions out anew. */
 export class GroupMember {
   readonly #client: KafkaClient
-  readonly #elections: Elections
   readonly #sessionMs: number
   readonly #startedAtMs = performance.now()
   /** Called when it has another assignment, or none any more. */
@@ -27,14 +26,13 @@ export class GroupMember {
 
   constructor(client: KafkaClient, sessionMs: number) {
     this.#client = client
-    this.#elections = new Elections(client)
     this.#sessionMs = sessionMs
     client.on('consumer:group:join', ({ assignments = [], isLeader = false }) => {
       this.#assignment = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
       this.#tell()
     })
     // The client has tried once to join again.
-    client.on('error', (error) => this.#joinAgain(error))
+    client.on('error', (error) => void this.#joinAgain(error))
     client.on('consumer:heartbeat:stalled', ({ lastError }) =>
       this.#end(lastError ?? new Error('no sign of life from the group')),
     )
@@ -53,12 +51,15 @@ export class GroupMember {
   /** Resolves with its first assignment. @throws what does not pass by itself; later too, {@link ready} throws it */
   async join(): Promise<void> {
     try {
-      for (let tries = 1; ; tries++) {
+      const election = new Election(this.#client)
+      for (let tries = 1; ; ) {
         try {
           await this.#client.joinGroup({})
           return
         } catch (error) {
-          if (tries === TRIES || this.#ended !== undefined || !isOfGroup(error)) throw error
+          if (this.#ended !== undefined) throw error
+          if (!isOfGroup(error)) await election.outlast(error)
+          else if (tries++ === TRIES) throw error
         }
       }
     } catch (error) {
@@ -89,16 +90,17 @@ export class GroupMember {
    * @throws if the group does not answer
    */
   async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
+    const election = new Election(this.#client)
     for (;;) {
       if (this.#ended !== undefined) throw this.#ended
       const owned = this.#ownedOf(offsets)
       if (owned.length === 0) return
       try {
         await this.#client.commit({ offsets: owned })
-        return this.#elections.over('commit')
+        return
       } catch (error) {
         if (isOfGroup(error)) return
-        await this.#elections.outlast('commit', error)
+        await election.outlast(error)
       }
     }
   }
@@ -126,9 +128,13 @@ export class GroupMember {
     )
   }
 
-  #joinAgain(error: Error): void {
-    if (isOfGroup(error)) this.join().catch(() => undefined)
-    else this.#end(error)
+  async #joinAgain(error: Error): Promise<void> {
+    try {
+      if (!isOfGroup(error)) await new Election(this.#client).outlast(error)
+      await this.join()
+    } catch (lasting) {
+      this.#end(toError(lasting))
+    }
   }
 
   #end(error: Error): void {

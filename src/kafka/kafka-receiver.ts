@@ -4,7 +4,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
-import { Elections } from './elections.ts'
+import { Election } from './election.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
 import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
 import { reasonOf } from './kafka-verdict.ts'
@@ -18,7 +18,6 @@ export const FETCH_WAIT_MS = 1_000
 export class KafkaReceiver implements ReceiverConnection {
   readonly #member: GroupMember
   readonly #reader: KafkaClient
-  readonly #elections: Elections
   readonly #topics: readonly string[]
   /** What has been fetched, and `receive` has not returned yet. */
   #ready: FetchedRecord[] = []
@@ -30,6 +29,8 @@ export class KafkaReceiver implements ReceiverConnection {
   #counts: readonly number[] = []
   /** The servers that have a fetch under way. */
   readonly #fetching = new Set<number>()
+  /** What has failed since it last succeeded: a step, or the fetches from servers. */
+  readonly #elections = new Map<number | 'step', Election>()
   #step: Promise<void> | undefined
   /** Of the step: it ends with an answer to a fetch, or another assignment. */
   #stepEnd = Promise.withResolvers<void>()
@@ -38,7 +39,6 @@ export class KafkaReceiver implements ReceiverConnection {
   constructor(member: GroupMember, reader: KafkaClient, topics: readonly string[]) {
     this.#member = member
     this.#reader = reader
-    this.#elections = new Elections(reader)
     this.#topics = topics
     member.onChange = () => this.#stepEnd.resolve()
   }
@@ -119,13 +119,15 @@ export class KafkaReceiver implements ReceiverConnection {
   }
 
   /** If it fails for a reason that an election explains, it is left to the next step. */
-  async #throughElections(work: string, begin: () => Promise<void>): Promise<void> {
+  async #throughElections(work: number | 'step', begin: () => Promise<void>): Promise<void> {
     try {
       await begin()
-      this.#elections.over(work)
+      this.#elections.delete(work)
     } catch (error) {
       if (this.#closed !== undefined) throw error
-      await this.#elections.outlast(work, error)
+      const election = this.#elections.get(work) ?? new Election(this.#reader)
+      this.#elections.set(work, election)
+      await election.outlast(error)
       this.#stepEnd.resolve()
     }
   }
@@ -149,11 +151,14 @@ export class KafkaReceiver implements ReceiverConnection {
   }
 
   #startFetches(positions: Positions, metadata: ClusterMetadata): void {
-    for (const [node, topics] of positions.byNode(metadata)) {
+    const byNode = positions.byNode(metadata)
+    // Others lead the partitions of such a server now.
+    for (const work of this.#elections.keys()) if (work !== 'step' && !byNode.has(work)) this.#elections.delete(work)
+    for (const [node, topics] of byNode) {
       if (this.#fetching.has(node)) continue
       this.#fetching.add(node)
       const request = { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }
-      this.#throughElections(`fetch from ${node}`, () => this.#fetch(positions, request, metadata))
+      this.#throughElections(node, () => this.#fetch(positions, request, metadata))
         .finally(() => this.#fetching.delete(node))
         .then(
           () => this.#stepEnd.resolve(),

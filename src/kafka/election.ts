@@ -3,13 +3,12 @@ import { pause } from '../basics/pause.ts'
 import type { KafkaClient } from './group-member.ts'
 
 /**
- * What fails while the cluster elects a leader or a coordinator, and is tried again. The end of the connection would cost more: all
- * members of the group would share out anew, and none of them would receive meanwhile.
+ * Has work that fails while the cluster elects a leader or a coordinator tried again. The end of the connection would cost more:
+ * all members of the group would share out anew, and none of them would receive meanwhile.
  */
-export class Elections {
+export class Election {
   readonly #client: KafkaClient
-  /** Since when each work has failed. */
-  readonly #since = new Map<string, number>()
+  #sinceMs: number | undefined
 
   constructor(client: KafkaClient) {
     this.#client = client
@@ -20,22 +19,16 @@ export class Elections {
    *
    * @throws the error, if it does not pass by itself, or the work has failed for too long; another one, if no server answers
    */
-  async outlast(work: string, error: unknown): Promise<void> {
-    const since = this.#since.get(work) ?? performance.now()
-    this.#since.set(work, since)
-    if (!passes(error) || performance.now() - since > ELECTION_MS) throw error
+  async outlast(error: unknown): Promise<void> {
+    this.#sinceMs ??= performance.now()
+    if (!passes(error) || performance.now() - this.#sinceMs > ELECTION_MS) throw error
     await pause(PAUSE_MS)
     try {
       await this.#client.metadata({ topics: this.#client.topics.current, forceUpdate: true })
     } catch (unknown) {
-      // A server has answered that a partition has no leader.
+      // Otherwise a server has answered that a partition has no leader.
       if (isOfNetwork(unknown) || !passes(unknown)) throw unknown
     }
-  }
-
-  /** The work has succeeded. */
-  over(work: string): void {
-    this.#since.delete(work)
   }
 }
 
