@@ -1,6 +1,6 @@
 import { findErrorBy, NetworkError } from '@platformatic/kafka'
 import { pause } from '../basics/pause.ts'
-import type { KafkaClient } from './group-member.ts'
+import type { KafkaClient } from './kafka-options.ts'
 
 /**
  * Has work that fails while the cluster elects a leader or a coordinator tried again. The end of the connection would cost more:

@@ -1,9 +1,8 @@
-import { type CommitOptionsPartition, type Consumer, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
+import { type CommitOptionsPartition, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import { Election } from './election.ts'
-
-export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
+import type { KafkaClient } from './kafka-options.ts'
 
 /** The partitions of a member, from one time that the group shares them out to the next. */
 export interface Assignment {

@@ -5,7 +5,8 @@ import {
   findErrorBy,
   ListOffsetTimestamps,
 } from '@platformatic/kafka'
-import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
+import type { Assignment, GroupMember } from './group-member.ts'
+import type { KafkaClient } from './kafka-options.ts'
 import { placeOf } from './record.ts'
 
 type FetchTopic = FetchOptions<Buffer, Buffer, Buffer, Buffer>['topics'][number]
