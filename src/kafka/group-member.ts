@@ -1,8 +1,8 @@
-import { type CommitOptionsPartition, type Consumer, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
+import { type CommitOptionsPartition, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
-
-export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
+import { Election } from './election.ts'
+import type { KafkaClient } from './kafka-options.ts'
 
 /** The partitions of a member, from one time that the group shares them out to the next. */
 export interface Assignment {
@@ -31,7 +31,7 @@ export class GroupMember {
       this.#tell()
     })
     // The client has tried once to join again.
-    client.on('error', (error) => this.#joinAgain(error))
+    client.on('error', (error) => void this.#joinAgain(error))
     client.on('consumer:heartbeat:stalled', ({ lastError }) =>
       this.#end(lastError ?? new Error('no sign of life from the group')),
     )
@@ -50,12 +50,15 @@ export class GroupMember {
   /** Resolves with its first assignment. @throws what does not pass by itself; later too, {@link ready} throws it */
   async join(): Promise<void> {
     try {
-      for (let tries = 1; ; tries++) {
+      const election = new Election(this.#client)
+      for (let tries = 1; ; ) {
         try {
           await this.#client.joinGroup({})
           return
         } catch (error) {
-          if (tries === TRIES || this.#ended !== undefined || !isOfGroup(error)) throw error
+          if (this.#ended !== undefined) throw error
+          if (!isOfGroup(error)) await election.outlast(error)
+          else if (tries++ === TRIES) throw error
         }
       }
     } catch (error) {
@@ -81,21 +84,23 @@ export class GroupMember {
 
   /**
    * Commits those offsets that are of its assignment. While the group shares out anew it commits none, and the messages come
-   * again.
+   * again. It waits for another coordinator.
    *
    * @throws if the group does not answer
    */
   async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
-    if (this.#ended !== undefined) throw this.#ended
-    const { topics = [] } = this.assignment ?? {}
-    const owned = offsets.filter(({ topic, partition }) =>
-      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
-    )
-    if (owned.length === 0) return
-    try {
-      await this.#client.commit({ offsets: owned })
-    } catch (error) {
-      if (!isOfGroup(error)) throw error
+    const election = new Election(this.#client)
+    for (;;) {
+      if (this.#ended !== undefined) throw this.#ended
+      const owned = this.#ownedOf(offsets)
+      if (owned.length === 0) return
+      try {
+        await this.#client.commit({ offsets: owned })
+        return
+      } catch (error) {
+        if (isOfGroup(error)) return
+        await election.outlast(error)
+      }
     }
   }
 
@@ -115,9 +120,20 @@ export class GroupMember {
     await this.#client.connections.close().catch(() => undefined)
   }
 
-  #joinAgain(error: Error): void {
-    if (isOfGroup(error)) this.join().catch(() => undefined)
-    else this.#end(error)
+  #ownedOf(offsets: readonly CommitOptionsPartition[]): CommitOptionsPartition[] {
+    const { topics = [] } = this.assignment ?? {}
+    return offsets.filter(({ topic, partition }) =>
+      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
+    )
+  }
+
+  async #joinAgain(error: Error): Promise<void> {
+    try {
+      if (!isOfGroup(error)) await new Election(this.#client).outlast(error)
+      await this.join()
+    } catch (lasting) {
+      this.#end(toError(lasting))
+    }
   }
 
   #end(error: Error): void {

@@ -1,4 +1,4 @@
-import type { ProducerOptions } from '@platformatic/kafka'
+import type { Consumer, ProducerOptions } from '@platformatic/kafka'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
@@ -19,6 +19,9 @@ export interface KafkaOptions {
   /** Options of the client, such as `sasl`, `tls` or `compression`. */
   readonly connection?: Partial<Omit<ClientOptions, FixedOption>> | undefined
 }
+
+/** The client of a receiver. */
+export type KafkaClient = Consumer<Buffer, Buffer, Buffer, Buffer>
 
 export type ClientOptions = ProducerOptions<Buffer, Buffer, Buffer, Buffer>
 

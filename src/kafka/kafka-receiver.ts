@@ -1,12 +1,14 @@
-import type { ClusterMetadata } from '@platformatic/kafka'
+import { type ClusterMetadata, NetworkError } from '@platformatic/kafka'
 import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
+import { Election } from './election.ts'
 import { type FetchedRecord, offsetsOf, recordsIn } from './fetched.ts'
-import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
+import type { Assignment, GroupMember } from './group-member.ts'
 import { failureOf } from './kafka-failure.ts'
+import type { KafkaClient } from './kafka-options.ts'
 import { isOutOfRange, Positions } from './positions.ts'
 import { receivedOf } from './received.ts'
 
@@ -28,6 +30,8 @@ export class KafkaReceiver implements ReceiverConnection {
   #counts: readonly number[] = []
   /** The servers that have a fetch under way. */
   readonly #fetching = new Set<number>()
+  /** What has failed since it last succeeded: a step, or the fetches from servers. */
+  readonly #elections = new Map<number | 'step', Election>()
   #step: Promise<void> | undefined
   /** Of the step: it ends with an answer to a fetch, or another assignment. */
   #stepEnd = Promise.withResolvers<void>()
@@ -101,13 +105,31 @@ export class KafkaReceiver implements ReceiverConnection {
       // A fetch of the step before may fail before anything waits for this.
       ignoreRejection(this.#stepEnd.promise)
       const assignment = await this.#member.ready()
-      const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
-      this.#lookForMore(assignment, metadata)
-      this.#startFetches(await this.#positionsIn(assignment), metadata)
+      await this.#throughElections('step', () => this.#begin(assignment))
       // A member without partitions has no fetch, and looks for more.
       await untilAborted(this.#stepEnd.promise, AbortSignal.timeout(IDLE_MS))
     } catch (error) {
       throw failureOf(error)
+    }
+  }
+
+  async #begin(assignment: Assignment): Promise<void> {
+    const metadata = await this.#reader.metadata({ topics: [...this.#topics] })
+    this.#lookForMore(assignment, metadata)
+    this.#startFetches(await this.#positionsIn(assignment), metadata)
+  }
+
+  /** If it fails for a reason that an election explains, it is left to the next step. */
+  async #throughElections(work: number | 'step', begin: () => Promise<void>): Promise<void> {
+    try {
+      await begin()
+      this.#elections.delete(work)
+    } catch (error) {
+      if (this.#closed !== undefined) throw error
+      const election = this.#elections.get(work) ?? new Election(this.#reader)
+      this.#elections.set(work, election)
+      await election.outlast(error)
+      this.#stepEnd.resolve()
     }
   }
 
@@ -130,10 +152,14 @@ export class KafkaReceiver implements ReceiverConnection {
   }
 
   #startFetches(positions: Positions, metadata: ClusterMetadata): void {
-    for (const [node, topics] of positions.byNode(metadata)) {
+    const byNode = positions.byNode(metadata)
+    // Others lead the partitions of such a server now.
+    for (const work of this.#elections.keys()) if (work !== 'step' && !byNode.has(work)) this.#elections.delete(work)
+    for (const [node, topics] of byNode) {
       if (this.#fetching.has(node)) continue
       this.#fetching.add(node)
-      this.#fetch(positions, { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }, metadata)
+      const request = { node, topics, maxWaitTime: FETCH_WAIT_MS, maxBytes: MOST_BYTES }
+      this.#throughElections(node, () => this.#fetch(positions, request, metadata))
         .finally(() => this.#fetching.delete(node))
         .then(
           () => this.#stepEnd.resolve(),
@@ -145,8 +171,9 @@ export class KafkaReceiver implements ReceiverConnection {
   async #fetch(
     positions: Positions,
     request: Parameters<KafkaClient['fetch']>[0],
-    { topics }: ClusterMetadata,
+    { topics, brokers }: ClusterMetadata,
   ): Promise<void> {
+    if (!brokers.has(request.node)) throw new NetworkError('A partition has no leader.')
     try {
       const { responses } = await this.#reader.fetch(request)
       // The group has shared out anew meanwhile.

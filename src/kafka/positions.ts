@@ -5,7 +5,8 @@ import {
   findErrorBy,
   ListOffsetTimestamps,
 } from '@platformatic/kafka'
-import type { Assignment, GroupMember, KafkaClient } from './group-member.ts'
+import type { Assignment, GroupMember } from './group-member.ts'
+import type { KafkaClient } from './kafka-options.ts'
 import { placeOf } from './record.ts'
 
 type FetchTopic = FetchOptions<Buffer, Buffer, Buffer, Buffer>['topics'][number]
@@ -126,7 +127,7 @@ async function limitsOf(
   return new Map(places.map((place) => [placeOf(place), offsets.get(place.topic)?.[place.partition] ?? 0n]))
 }
 
-/** The client then says that it knows no such server. */
+/** The number of no server. */
 const NO_LEADER = -1
 /** Of one partition in an answer; a larger batch of records comes alone. */
 const MOST_BYTES = 2 ** 20

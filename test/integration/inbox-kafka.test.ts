@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect, onTestFinished, vi } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import type { ReceiverConnection } from '../../src/inbox/receiver.ts'
 import { type FromKafkaOptions, fromKafka } from '../../src/kafka/from-kafka.ts'
@@ -144,6 +144,25 @@ test('a member that the group has expelled acks nothing, and receives the messag
   expect(idsOf(again)).toEqual(['m-1'])
   await connection.ack(again)
   expect([...broker.group('billing').committed]).toEqual([['orders:0', 1n]])
+})
+
+test('a group that gets another coordinator while it shares out is joined again, by the same members', async ({
+  broker,
+}) => {
+  broker.put('orders', 0, record(1))
+  const group = broker.group('billing')
+  const gone = { error: 'NOT_COORDINATOR', assignment: Buffer.alloc(0) }
+  const sync = vi.spyOn(group, 'sync').mockResolvedValueOnce(gone)
+  const connection = await opened(broker)
+  const messages = await take(connection, 1)
+  sync.mockResolvedValueOnce(gone)
+  const second = await opened(broker)
+  await waitFor(() => group.beats.size === 2 && [...group.beats.values()].every((one) => one === group.generation), {
+    what: 'both members',
+  })
+  expect(group.members).toHaveLength(2)
+  expect(sync.mock.calls.length).toBeGreaterThan(4)
+  await Promise.all([connection.ack(messages), second.close()])
 })
 
 test('an ack does not stand for messages before it that were received by another call', async ({ broker }) => {
