@@ -75,8 +75,8 @@ CREATE DOMAIN sluice_private.dedupe_ms AS bigint
 CREATE DOMAIN sluice_private.lease_ms AS integer
   CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (VALUE BETWEEN 1000 AND 86400000);
 
--- Of receipts. They may have a domain as the type of their queue: no driver writes them by itself. A function that holds the name
--- in a variable of that type has it checked once for all rows of a batch.
+-- Of receipts. Their queue may have a domain as its type, because only our functions write them. A function that holds the name in a
+-- variable of that type has it checked once for all rows of a batch.
 
 CREATE DOMAIN sluice_private.queue_name AS text
   CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"
@@ -8428,7 +8428,8 @@ COMMENT ON FUNCTION sluice.received IS
 -- order, so that two of them do not wait for each other in a circle.
 --
 -- Most batches have no copy in them: a plain INSERT takes them. ON CONFLICT looks each key up before it is written, and
--- writes a second record of it to the log.
+-- writes a second record of it to the log. Plans are kept for the session, and may be made while the table is empty: so none may
+-- read all of it.
 CREATE FUNCTION sluice_private.receive(queue text, sources jsonb, message_ids jsonb, retention_ms double precision)
 RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -10360,7 +10361,7 @@ $$;
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
-         format('The relay of worker %s%s has not reached its destination, %s, for %s%s: %s', r.worker,
+         format('The relay of worker %s%s cannot publish to its destination, %s, for %s%s: %s', r.worker,
            CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
@@ -10832,8 +10833,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
--- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. To call a
--- function that has a row of a table as its argument locks that table, so such a call is in the text that runs here.
+-- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. The call is run
+-- as text: one with a row of a table as its argument locks that table when it is planned, and that lock must be waited for here.
 CREATE FUNCTION sluice_private.explained(found_by text, args text[]) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )
@@ -11226,7 +11227,7 @@ $$;
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s has not reached its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
+    format('The relay of worker %s cannot publish to its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
       coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
       CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
       CASE WHEN r.retry_at > clock_timestamp()

@@ -71,8 +71,8 @@ CREATE DOMAIN sluice_private.dedupe_ms AS bigint
 CREATE DOMAIN sluice_private.lease_ms AS integer
   CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (VALUE BETWEEN 1000 AND 86400000);
 
--- Of receipts. They may have a domain as the type of their queue: no driver writes them by itself. A function that holds the name
--- in a variable of that type has it checked once for all rows of a batch.
+-- Of receipts. Their queue may have a domain as its type, because only our functions write them. A function that holds the name in a
+-- variable of that type has it checked once for all rows of a batch.
 
 CREATE DOMAIN sluice_private.queue_name AS text
   CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)"

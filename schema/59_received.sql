@@ -42,7 +42,8 @@ COMMENT ON FUNCTION sluice.received IS
 -- order, so that two of them do not wait for each other in a circle.
 --
 -- Most batches have no copy in them: a plain INSERT takes them. ON CONFLICT looks each key up before it is written, and
--- writes a second record of it to the log.
+-- writes a second record of it to the log. Plans are kept for the session, and may be made while the table is empty: so none may
+-- read all of it.
 CREATE FUNCTION sluice_private.receive(queue text, sources jsonb, message_ids jsonb, retention_ms double precision)
 RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off

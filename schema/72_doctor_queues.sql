@@ -197,7 +197,7 @@ $$;
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
-         format('The relay of worker %s%s has not reached its destination, %s, for %s%s: %s', r.worker,
+         format('The relay of worker %s%s cannot publish to its destination, %s, for %s%s: %s', r.worker,
            CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,

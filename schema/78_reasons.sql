@@ -153,8 +153,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ORDER BY r.ordinal
 $$;
 
--- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. To call a
--- function that has a row of a table as its argument locks that table, so such a call is in the text that runs here.
+-- What an explanation shows: the reasons that a function finds for these arguments, or what keeps it from looking. The call is run
+-- as text: one with a row of a table as its argument locks that table when it is planned, and that lock must be waited for here.
 CREATE FUNCTION sluice_private.explained(found_by text, args text[]) RETURNS TABLE (
   reason text, explanation text, since timestamptz, until timestamptz, details jsonb, remedy text
 )

@@ -121,7 +121,7 @@ $$;
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s has not reached its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
+    format('The relay of worker %s cannot publish to its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
       coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
       CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
       CASE WHEN r.retry_at > clock_timestamp()

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build, type Plugin } from 'esbuild'
+import { build, type Metafile, type Plugin } from 'esbuild'
 import { licencesOf } from './licences.ts'
 
 /** `require(__dirname + …)` cannot be followed by a bundler, and this one is at the top of a module. */
@@ -31,7 +31,7 @@ export const PG_LISTEN: Plugin = {
  * A copy of pg-listen that bundlers can follow, with all that it needs but `pg`: it does not depend on how a package manager
  * lays out its dependencies. Node takes 5 ms less for it than for the nine files of four packages.
  */
-export async function copyPgListen(folder: string): Promise<void> {
+export async function copyPgListen(folder: string): Promise<Metafile> {
   const outfile = join(folder, 'pg-listen.cjs')
   const { metafile } = await build({
     entryPoints: [fileURLToPath(import.meta.resolve('pg-listen'))],
@@ -45,4 +45,5 @@ export async function copyPgListen(folder: string): Promise<void> {
     outfile,
   })
   writeFileSync(outfile, `/*\n${licencesOf([metafile])}\n*/\n${readFileSync(outfile, 'utf8')}`)
+  return metafile
 }

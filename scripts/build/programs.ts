@@ -1,8 +1,7 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type BuildOptions, build } from 'esbuild'
+import { type BuildOptions, build, type Metafile } from 'esbuild'
 import { LATE_KYSELY, writeKysely } from './late-kysely.ts'
-import { licencesOf } from './licences.ts'
 import { oneCore } from './one-core.ts'
 import { PACKED_SQL } from './packed-sql.ts'
 import { PG_LISTEN } from './pg-listen.ts'
@@ -15,8 +14,8 @@ const EMBEDDED = ['kysely', 'rxjs']
 /** The modules of RxJS, of which only what is used is kept. For Node the package names one file of all. */
 const ALIAS = { rxjs: join(ROOT, 'node_modules/rxjs/dist/esm/index.js') }
 
-/** Joins the modules of each entry. What several entries need, or an `import()` loads, is in a chunk. */
-export async function joinPrograms(entries: readonly string[], folder: string): Promise<void> {
+/** Joins the modules of each entry. What several entries need, or an `import()` loads, is in a chunk. Returns from what. */
+export async function joinPrograms(entries: readonly string[], folder: string): Promise<readonly Metafile[]> {
   const options: BuildOptions = { absWorkingDir: ROOT, platform: 'node', target: 'node22.12' }
   const { metafile } = await build({
     ...options,
@@ -33,8 +32,7 @@ export async function joinPrograms(entries: readonly string[], folder: string): 
     logOverride: { 'ignored-bare-import': 'silent' },
     metafile: true,
   })
-  const kysely = await writeKysely(options, join(folder, 'chunks'))
-  writeFileSync(join(folder, 'licences.txt'), `${licencesOf([metafile, kysely])}\n`)
+  return [metafile, await writeKysely(options, join(folder, 'chunks'))]
 }
 
 /** The packages that Node finds when the program runs. */

@@ -37,5 +37,5 @@ function follow(project: Project, { line, prints, goesOn }: Command, tarball: st
 
 /** A worker goes on until Ctrl-C: this waits for its last line, and then does the same. */
 function untilPrinted(line: string, prints: readonly string[]): string {
-  return `${line} > out 2>&1 & until grep -qsF '${prints.at(-1)}' out; do sleep 0.1; done; kill -INT $!; wait $! && cat out`
+  return `${line} > out 2>&1 & until grep -qsF '${prints.at(-1)}' out; do kill -0 $! || { cat out; exit 1; }; sleep 0.1; done; kill -INT $!; wait $! && cat out`
 }

@@ -23,8 +23,8 @@ const PARTS = {
 } as const
 
 /**
- * What is used of Kysely. In the package this file is a function that runs Kysely's 300 modules when it is called first:
- * most workers never do.
+ * What is used of Kysely. In the package this is a file of its own, which Node reads when the function is called first: most
+ * workers never do.
  */
 export function kysely(): typeof PARTS {
   return PARTS

@@ -190,4 +190,5 @@ export class Intake {
 const OPEN_MS = 10_000
 /** A broker that refuses what it is asked says so within a round trip. */
 const PROOF_MS = 2_000
-const ACK_MS = 10_000
+/** More than an election in Kafka may take. */
+const ACK_MS = 20_000

@@ -31,7 +31,7 @@ export class Side {
     const terms = this.#breaker.failed()
     const error = wordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
-    this.#isDoubted = cause === 'settings' && (wasOpen || this.#isDoubted)
+    if (cause === 'settings' && wasOpen) this.#isDoubted = true
     this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
   }
 

@@ -1,3 +1,4 @@
+import { unescape as decode } from 'node:querystring'
 import { codeOf } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
@@ -13,7 +14,7 @@ export function withRemedyOfLogin(error: unknown, server: string): unknown {
   const words = wordsOf(error)
   if (REFUSED.test(words)) return invalid(words, 'Correct the login in servers, or what it may log in with', error)
   if (!CLOSED.test(words)) return error
-  const vhost = decodeURIComponent(new URL(server).pathname.slice(1)) || '/'
+  const vhost = decode(new URL(server).pathname.slice(1)) || '/'
   const what = `the server has closed the connection instead of opening vhost ${JSON.stringify(vhost)}`
   return invalid(
     what,

@@ -80,7 +80,9 @@ export class RelayOutlet implements Outlet {
   heard(from: DestinationConnection, verdicts: readonly Verdict[]): number {
     // Several batches in flight find out together, and a late one on a connection that has been replaced since.
     if (from !== this.#connection) return 0
-    const unavailable = verdicts.find((verdict) => verdict.kind === 'unavailable')
+    const all = verdicts.filter((verdict) => verdict.kind === 'unavailable')
+    // One without a confirm must not hide what waits for a change by hand.
+    const unavailable = all.find(({ cause }) => cause === 'settings') ?? all[0]
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
     if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable, true)
     else if (answered) this.#answers()

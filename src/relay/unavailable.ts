@@ -2,7 +2,7 @@ import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Verdict } from './destination.ts'
 
-/** What an error says of a message. Those of Sluice say all in their message. */
+/** What an error says, with its causes. Those of Sluice say all in their message. */
 export function reasonOf(thrown: unknown): string {
   return isSluiceError(thrown) ? thrown.message : errorText(thrown)
 }

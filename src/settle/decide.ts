@@ -30,7 +30,7 @@ export interface DatabaseClock {
 
 /** Frozen, because all messages whose handlers return nothing have the same one. */
 export const ACK: Outcome = Object.freeze({ kind: 'ack' })
-/** For one that cannot be written as it was decided, nor as a failed attempt: it comes again in a minute, and keeps no others. */
+/** For a message that can be written neither as decided nor as a failed attempt: it is due again in a minute, and holds up no other. */
 export const ASIDE: Outcome = Object.freeze({ kind: 'snooze', afterMs: 60_000 })
 const ACKED: Gone = Object.freeze({ kind: 'gone', why: 'acked' })
 

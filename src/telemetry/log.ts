@@ -8,7 +8,10 @@ export interface SluiceLog {
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
-  /** Dead letters, partitions that stop, lost batches, pipelines that cannot start, and retry policies that throw. */
+  /**
+   * Dead letters, partitions that stop, lost batches, pipelines that cannot start, retry policies that throw, and relays and inboxes
+   * that are unavailable because of a setting.
+   */
   error(line: string): unknown
 }
 

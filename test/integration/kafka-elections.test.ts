@@ -16,7 +16,8 @@ async function withTopic(cluster: MockKafka): Promise<MockKafka> {
   return cluster
 }
 
-const from = ({ servers }: MockKafka) => fromKafka({ servers, topic: 'orders', group: 'billing', sessionTimeout: '6s' })
+const from = ({ servers }: MockKafka) =>
+  fromKafka({ servers, topic: 'orders', group: 'billing', sessionTimeout: '30s' })
 
 /** The ids of so many records in each partition. */
 const idsIn = (partitions: readonly number[], first: number, count: number) =>

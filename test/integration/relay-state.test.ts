@@ -195,7 +195,7 @@ describe('while no relay of a queue reaches its destination', () => {
     expect(explained.headline).toMatchObject({
       reason: 'destination_unavailable',
       explanation: expect.stringMatching(
-        /^The relay of worker "w\.[^"]+" has not reached its destination, "memory", for \w+, now because of a setting: "no permission"\. It tries again in \d+m/,
+        /^The relay of worker "w\.[^"]+" cannot publish to its destination, "memory", for \w+, now because of a setting: "no permission"\. It tries again in \d+m/,
       ),
       since,
       details: {
@@ -239,7 +239,7 @@ describe('while no relay of a queue reaches its destination', () => {
         subject: queue,
         messages: 2,
         text: expect.stringMatching(
-          /^the relay of worker w\.\S+ has not reached its destination, memory, for 6m.*, now because of a setting: no permission$/,
+          /^the relay of worker w\.\S+ cannot publish to its destination, memory, for 6m.*, now because of a setting: no permission$/,
         ),
       },
     ])
@@ -248,7 +248,7 @@ describe('while no relay of a queue reaches its destination', () => {
         severity: 'error',
         subject: `queue ${queue}`,
         finding: expect.stringMatching(
-          /^The relay of worker w\.\S+ has not reached its destination, memory, for 6m.*, now because of a setting: no permission$/,
+          /^The relay of worker w\.\S+ cannot publish to its destination, memory, for 6m.*, now because of a setting: no permission$/,
         ),
       },
     ])

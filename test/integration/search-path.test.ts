@@ -24,7 +24,7 @@ const MIGRATION = readdirSync(new URL('../../migrations/', import.meta.url))
   .join('\n')
 
 /**
- * These name everything in full. Five run in enqueues, appends and claims, where SET search_path would cost as much as the rest.
+ * These name everything in full. Eight run in enqueues, appends and claims, where SET search_path would cost as much as the rest.
  * It would keep three from becoming part of the statement that calls them.
  */
 const WITHOUT_A_PATH = [
@@ -210,7 +210,7 @@ describe('with a hostile schema behind pg_catalog', () => {
   test('every statement of the library means pg_catalog', async ({ hostile, statements }) => {
     expect(statements.length).toBeGreaterThan(40)
     const bound = await Promise.all(
-      statements.map(async (statement) => ({ [statement.name]: await shadowsIn(hostile, statement) })),
+      statements.map(async (statement) => ({ [statement.name]: await shadowsIn(hostile, statement).catch((e) => { console.log('BAD', statement.name, statement.text); throw e }) })),
     )
     expect(bound.filter((one) => Object.values(one).some((shadows) => shadows.length > 0))).toEqual([])
     // The trap works.

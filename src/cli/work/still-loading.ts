@@ -1,33 +1,19 @@
-import { durationWords } from '../../basics/duration-words.ts'
 import { startTimer } from '../../basics/start-timer.ts'
 import { note } from '../output.ts'
 
-/** When it is said that a module still loads, and when that fails. */
-export interface LoadingTimes {
-  readonly sayMs: number
-  readonly failMs: number
-}
-
 /** A module may wait for a service at its top, which takes seconds. */
-const TIMES: LoadingTimes = { sayMs: 5_000, failMs: 60_000 }
+const SAY_MS = 5_000
 
 /**
- * Waits for a module. A worker of its own that it awaits at its top, as programs for `node` do, would never let it load.
- *
- * @throws Error if it has not loaded in time, and what loading throws
+ * Waits for a module, and says why it may never load: a worker of its own that it awaits at its top, as programs for `node` do. That
+ * worker runs, so the command does not end it.
  */
-export async function orStillLoading<T>(file: string, loading: Promise<T>, times: LoadingTimes = TIMES): Promise<T> {
-  const late = Promise.withResolvers<never>()
-  const says = startTimer(() => note(`${file} is still loading. ${REASON} ${remedy(file)}`), times.sayMs)
-  const fails = startTimer(() => {
-    const text = `${file} has not loaded within ${durationWords(times.failMs)}. ${REASON} ${remedy(file)}`
-    late.reject(new Error(text))
-  }, times.failMs)
+export async function orStillLoading<T>(file: string, loading: Promise<T>): Promise<T> {
+  const says = startTimer(() => note(`${file} is still loading. ${REASON} ${remedy(file)}`), SAY_MS)
   try {
-    return await Promise.race([loading, late.promise])
+    return await loading
   } finally {
     clearTimeout(says)
-    clearTimeout(fails)
   }
 }
 

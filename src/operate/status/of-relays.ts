@@ -32,7 +32,7 @@ function unavailable(queue: string, relays: readonly RelayStatus[], ready: numbe
     subject: queue,
     queue,
     messages: ready,
-    text: `the relay of worker ${worker}${others} has not reached its destination, ${destination ?? 'unnamed'}, for ${durationWords(forMs)}${because}${why}`,
+    text: `the relay of worker ${worker}${others} cannot publish to its destination, ${destination ?? 'unnamed'}, for ${durationWords(forMs)}${because}${why}`,
     remedy: 'npx sluice doctor',
   }
 }

@@ -42,6 +42,6 @@ WITH received AS MATERIALIZED (
 )
 SELECT c.ids
 FROM counted c, received f, sluice_private.require_kept(
-  'message', $1::text, cardinality(array_positions(f.is_new, true)), c.taken
+  'message', $1::text, pg_catalog.cardinality(pg_catalog.array_positions(f.is_new, true)), c.taken
 )`,
 )

@@ -55,7 +55,7 @@ const RECEIVE = statement(
   'receive',
   `
 SELECT (f.ordinal - 1)::integer AS place
-FROM unnest(
+FROM pg_catalog.unnest(
   sluice_private.receive($1::text, $2::text::jsonb, $3::text::jsonb, $4::double precision)
 ) WITH ORDINALITY AS f (is_new, ordinal)
 WHERE f.is_new ORDER BY f.ordinal`,

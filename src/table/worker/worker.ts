@@ -54,10 +54,9 @@ export async function registerWorker(
   inHand: readonly number[] = [],
 ): Promise<void> {
   const { name, host, pid, version } = identity
-  // Sent together: the session runs them in this order, and one that fails closes it.
-  const apart = pooled ? [] : [execute(END_OWN_GHOST, [id]), execute(LOCK_WORKER, [id])]
+  // The row comes behind the lock: it must not outlive a failure to get that.
+  if (!pooled) await Promise.all([execute(END_OWN_GHOST, [id]), execute(LOCK_WORKER, [id])])
   await Promise.all([
-    ...apart,
     execute(REGISTER, [id, name, host, pid, version, queues, pooled]),
     execute(RESET, [id, inHand]),
   ])

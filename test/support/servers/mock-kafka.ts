@@ -81,6 +81,7 @@ export class MockKafka {
   }
 
   async stop(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return
     const ended = once(this.#process, 'exit')
     this.#process.kill('SIGKILL')
     await ended
