@@ -78,13 +78,13 @@ export function waitForHandlers<T>(call: string, isInHandler: boolean, begin: ()
   if (!isInHandler) return begin()
   const begun = callers === undefined ? begin() : callers.run(undefined, begin)
   begun.catch(() => undefined)
-  return refusal(call, 'It has begun: do not await it, and return')
-}
-
-/** What a handler gets for a promise that ends only with this handler. */
-export function refusal<T>(what: string, remedy: string): Promise<T> {
-  const text = `${what}: expected not to be awaited here, received a call by a handler that it waits for. ${remedy}`
-  const refused = Promise.reject<T>(new SluiceError('IN_HANDLER', text))
-  refused.catch(() => undefined)
-  return refused
+  const refusal = Promise.reject<T>(
+    new SluiceError(
+      'IN_HANDLER',
+      `${call}: expected not to be awaited here, received a call by a handler that it waits for. ` +
+        'It has begun: do not await it, and return',
+    ),
+  )
+  refusal.catch(() => undefined)
+  return refusal
 }

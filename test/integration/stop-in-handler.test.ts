@@ -222,14 +222,3 @@ test('a pipeline that could not start is started again', async ({ database, queu
   await expect(pipeline.start().ended).rejects.toMatchObject({ code: 'UNREACHABLE' })
   await elsewhere.stop()
 })
-
-test.for(MODES)('ended that its own handler awaits is refused at once, %s', async (mode, { database, queue }) => {
-  const { came, running, sluice } = await callInHandler(database.url, queue, mode, (ends) => ends.running.ended)
-  expect(came).toMatchObject({
-    code: 'IN_HANDLER',
-    message: expect.stringMatching(/^ended: expected not to be awaited here, .* await it where start\(\) was called$/),
-  })
-  await running.drain()
-  await running.ended
-  await sluice.stop()
-})
