@@ -15,7 +15,9 @@ describe('a message in hand', () => {
     queue,
     sluice,
   }) => {
-    const { id, release } = await busyWorker(sluice, queue)
+    // Behind another one of its batch: a handler that runs alone would end at once when its message is cancelled.
+    await put(sluice, queue, ['before it'], { priority: 0 })
+    const { id, release } = await busyWorker(sluice, queue, { batchSize: 2 })
     const explain = () => sluice.operate.messages.explain(queue, id)
     await waitFor(async () => (await explain()).headline.reason === 'in_flight', { what: 'the record of the batch' })
     const [worker] = await sluice.operate.workers.list({ queue })
