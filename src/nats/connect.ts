@@ -1,4 +1,6 @@
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
+import { addressesOf } from '../basics/addresses.ts'
+import { SluiceError } from '../errors.ts'
 import { withRemedy } from './remedy.ts'
 
 /** Options of the client that a user may give. */
@@ -29,6 +31,14 @@ export async function connectOnce(
   } catch (error) {
     throw withRemedy(error)
   }
+}
+
+/** The addresses of servers. The client drops a login in one without a word. @throws SluiceError OPTION_INVALID */
+export function serversOf(what: string, given: unknown, remedy: string): readonly string[] {
+  const servers = addressesOf(what, given, remedy)
+  if (servers.every((server) => !server.includes('@'))) return servers
+  const text = `${what}: expected addresses without a login, received one with a login. Give it as connection: { user, pass }`
+  throw new SluiceError('OPTION_INVALID', text)
 }
 
 /** A server that is stopped accepts a connection and says nothing. There may be others. */

@@ -1,11 +1,10 @@
 import { AckPolicy, type Consumer, type ConsumerConfig, JetStreamApiError, jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
-import { type ClientOptions, connectOnce } from './connect.ts'
+import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
 import { withRemedy } from './remedy.ts'
@@ -31,7 +30,7 @@ export interface FromNatsOptions {
  */
 export function fromNats(options: FromNatsOptions): Receiver {
   checkKeys('fromNats', options, ['servers', 'stream', 'consumer', 'connection'], REMEDY)
-  const servers = addressesOf('fromNats.servers', options.servers, REMEDY)
+  const servers = serversOf('fromNats.servers', options.servers, REMEDY)
   for (const name of ['stream', 'consumer'] as const) {
     if (typeof options[name] !== 'string' || options[name] === '')
       throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)

@@ -1,13 +1,12 @@
 import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
-import { connectOnce } from './connect.ts'
+import { connectOnce, serversOf } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
 import { withRemedy } from './remedy.ts'
@@ -24,7 +23,7 @@ import { wrongSubject } from './subject.ts'
 export function nats(options: NatsOptions): Destination {
   checkKeys('nats', options, ['servers', 'subject', 'stream', 'connection'], REMEDY)
   const { subject, stream } = options
-  const servers = addressesOf('nats.servers', options.servers, REMEDY)
+  const servers = serversOf('nats.servers', options.servers, REMEDY)
   if (stream !== undefined && typeof stream !== 'string')
     throw expected('OPTION_INVALID', 'nats.stream', 'the name of a stream', stream, REMEDY)
   checkSubject(subject)

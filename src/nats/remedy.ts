@@ -37,7 +37,7 @@ function remedyOf(error: unknown): string | undefined {
   // A server that is slow gives up a login too.
   const isRefused = error instanceof AuthorizationError && !/timeout/i.test(error.message)
   return isRefused || error instanceof UserAuthenticationExpiredError
-    ? 'Correct the login in servers or connection'
+    ? 'Correct the login in connection, as in connection: { user, pass }'
     : undefined
 }
 

@@ -14,6 +14,7 @@ import { waitFor } from '../support/wait.ts'
 
 const WORKER = join(HANDLERS, 'worker.ts')
 const GROUP = join(HANDLERS, 'group.ts')
+const RELAY = join(HANDLERS, 'relay.ts')
 
 const effects = (database: TestDatabase) => database.sql<{ id: string }>('SELECT message_id AS id FROM effect')
 const attempts = (database: TestDatabase) => database.sql('SELECT attempt FROM sluice.message')
@@ -118,6 +119,16 @@ describe.concurrent('sluice work', () => {
     expect(code).toBe(0)
     expect(stderr).toContain('jobs: 2 due messages left: the queue is paused')
     expect(stderr).toContain('more: 2 due messages left: the limits of the queue')
+  })
+
+  test('with --once says how many due messages a relay has left whose destination is out of reach', async ({
+    own,
+    sluice,
+  }) => {
+    await put(sluice, 'jobs', [{}, {}])
+    const { code, stderr } = await spawnCli(['work', RELAY, '--once'], { DATABASE_URL: own.url })
+    expect(code).toBe(0)
+    expect(stderr).toContain('jobs: 2 due messages left: the destination of its relay is unavailable')
   })
 
   test('with --once says how many events a group has left that is paused, or has stopped', async ({ own, sluice }) => {

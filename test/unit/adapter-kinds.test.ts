@@ -41,3 +41,11 @@ test.for(SYSTEMS)('a relay refuses a receiver of %s, and takes a destination', (
   )
   expect(resolveRelay('orders', { to: destinations[system] }).to).toBe(destinations[system])
 })
+
+test.for([
+  () => nats({ servers: ['nats://a', 'nats://me:secret@b'], subject: 'orders' }),
+  () => fromNats({ servers: 'me:secret@b', stream: 'shop', consumer: 'billing' }),
+])('an address of NATS with a login is refused, because the client would drop the login', (make) => {
+  expect(make).toThrow(/servers: expected addresses without a login, .* Give it as connection: \{ user, pass \}/)
+  expect(make).not.toThrow(/secret/)
+})

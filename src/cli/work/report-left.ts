@@ -4,31 +4,40 @@ import { streamOf } from '../../streams.ts'
 import { note } from '../output.ts'
 import type { WorkPipeline } from './pipelines.ts'
 
-/** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked partition. */
-export async function reportLeft({ operate }: Sluice, pipelines: readonly WorkPipeline[]): Promise<void> {
+/**
+ * Notes on stderr how many due messages and events are left, and why: a pause, limits, a blocked partition, or a relay's destination.
+ *
+ * @param unavailable the queues of relays whose destination was out of reach at the end
+ */
+export async function reportLeft(
+  { operate }: Sluice,
+  pipelines: readonly WorkPipeline[],
+  unavailable: ReadonlySet<string>,
+): Promise<void> {
   try {
-    for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue))) await reportMessages(operate, queue)
+    for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue)))
+      await reportMessages(operate, queue, unavailable.has(queue))
     const groups = new Set(pipelines.filter(({ mode }) => mode === 'group').map(({ queue }) => queue))
-    for (const queue of groups) await reportEvents(operate, queue)
+    for (const queue of groups) await reportEvents(operate, queue, unavailable.has(queue))
   } catch (error) {
     // A login may be allowed to handle messages but not to count them.
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   }
 }
 
-async function reportMessages(operate: Operate, queue: string): Promise<void> {
+async function reportMessages(operate: Operate, queue: string, isAway: boolean): Promise<void> {
   const settings = await operate.queues.settings.get(queue)
-  const why = settings === undefined ? undefined : whyMessages(settings)
+  const why = (settings && whyMessages(settings)) ?? (isAway ? AWAY : undefined)
   if (why === undefined) return
   const [status] = await operate.queues.list({ queue })
   if (status !== undefined && status.ready > 0) note(`${queue}: ${counted(status.ready, 'due message')} left: ${why}`)
 }
 
-async function reportEvents(operate: Operate, queue: string): Promise<void> {
+async function reportEvents(operate: Operate, queue: string, isAway: boolean): Promise<void> {
   const groups = await operate.groups.list({ stream: streamOf(queue) })
   const group = groups.find((one) => one.queue === queue)
   if (group === undefined || group.unread === 0) return
-  const why = whyEvents(group)
+  const why = whyEvents(group) ?? (isAway ? AWAY : undefined)
   if (why !== undefined) note(`${queue}: ${counted(group.unread, 'event')} left: ${why}`)
 }
 
@@ -46,3 +55,5 @@ function whyEvents({ stream, pausedAt, lost, partitionsStopped, partitionsHeldBa
   if (partitionsStopped > 0) return `${counted(partitionsStopped, 'partition')} stopped, ${see}`
   return partitionsHeldBack > 0 ? `behind an open append, ${see}` : undefined
 }
+
+const AWAY = 'the destination of its relay is unavailable'

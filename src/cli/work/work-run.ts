@@ -129,14 +129,20 @@ export class WorkRun {
       void this.#sluice.stop({ timeout: LONGEST_TIMER_MS })
     })
     void this.#signals.second.then(giveBack)
+    const unavailable = new Set<string>()
+    const heard = this.#sluice.events.subscribe((event) => {
+      if (event.kind === 'relay.unavailable') unavailable.add(event.queue)
+      if (event.kind === 'relay.available') unavailable.delete(event.queue)
+    })
     try {
       await this.#receive()
       while (!this.#isDraining && (await this.#pass()) > 0);
-      if (!this.#isDraining) await reportLeft(this.#sluice, this.#pipelines)
+      if (!this.#isDraining) await reportLeft(this.#sluice, this.#pipelines, unavailable)
     } catch (error) {
       // The signal came between two passes.
       if (!isSluiceError(error, 'STOPPED') || !this.#isDraining) throw error
     } finally {
+      heard.unsubscribe()
       clearTimeout(limit)
     }
     return code
