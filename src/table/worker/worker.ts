@@ -56,10 +56,7 @@ export async function registerWorker(
   const { name, host, pid, version } = identity
   // The row comes behind the lock: it must not outlive a failure to get that.
   if (!pooled) await Promise.all([execute(END_OWN_GHOST, [id]), execute(LOCK_WORKER, [id])])
-  await Promise.all([
-    execute(REGISTER, [id, name, host, pid, version, queues, pooled]),
-    execute(RESET, [id, inHand]),
-  ])
+  await Promise.all([execute(REGISTER, [id, name, host, pid, version, queues, pooled]), execute(RESET, [id, inHand])])
 }
 
 /** Records all queues that a worker consumes. */
