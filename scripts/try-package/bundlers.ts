@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync } from 'node:fs'
+import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { Project } from './project.ts'
 
@@ -44,9 +44,10 @@ export function tryBundlers(project: Project, tarball: string): void {
   const bundlers: readonly (readonly [file: string, command: readonly string[]])[] = [
     ['dist/esbuild.cjs', [...esbuild, '--outfile=dist/esbuild.cjs']],
     ['dist/esbuild.mjs', [...esbuild, ...banner, '--outfile=dist/esbuild.mjs']],
+    // Into a folder: since 1.2 it leaves a module that only passes on the exports of another in a file of its own.
     [
-      'dist/rolldown.mjs',
-      ['rolldown', 'main.mjs', '--platform=node', '--file=dist/rolldown.mjs', '--no-code-splitting'],
+      'dist/rolldown/main.js',
+      ['rolldown', 'main.mjs', '--platform=node', '--dir=dist/rolldown', '--no-code-splitting'],
     ],
     ['dist/bundle.cjs', ['webpack', '--config', 'webpack.config.cjs']],
     ['dist/bundle.cjs', ['rollup', '--config', 'rollup.config.mjs', '--silent']],
@@ -54,8 +55,7 @@ export function tryBundlers(project: Project, tarball: string): void {
   for (const [at, [file, command]] of bundlers.entries()) {
     project.run('npx', command)
     const elsewhere = join(project.folder, '..', `bundled-${at}`)
-    mkdirSync(elsewhere)
-    cpSync(join(project.folder, file), join(elsewhere, file.replace('dist/', '')))
+    cpSync(join(project.folder, 'dist'), elsewhere, { recursive: true })
     new Project(elsewhere, project.databaseUrl).expect('lamp\n', 'node', [file.replace('dist/', '')])
   }
 }
