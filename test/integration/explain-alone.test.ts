@@ -16,6 +16,9 @@ describe('a message that processes died with', () => {
     const [waits = ''] = await put(sluice, other, ['waits'])
     const alone = `Worker "w4" handles message ${queue}/${id} alone`
     const explain = (name: string, message: string) => sluice.operate.messages.explain(name, message)
+    await waitFor(async () => (await explain(other, waits)).headline.reason === 'alone', {
+      what: 'the record of what runs alone',
+    })
     expect((await explain(other, waits)).headline).toMatchObject({
       reason: 'alone',
       explanation: expect.stringMatching(
