@@ -11,7 +11,7 @@ import { SluiceError } from '../errors.ts'
 export function withRemedy(error: unknown): unknown {
   const violation = violationOf(error)
   if (violation !== undefined)
-    return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`)
+    return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`, { cause: error })
   const remedy = remedyOf(error)
   if (remedy === undefined || !(error instanceof Error)) return error
   return new SluiceError('OPTION_INVALID', `${error.message}. ${remedy}`, { cause: error })
