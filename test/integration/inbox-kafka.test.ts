@@ -20,7 +20,7 @@ function from({ port }: Pick<FakeKafka, 'port'>, options: Partial<FromKafkaOptio
     servers: `127.0.0.1:${port}`,
     topic: 'orders',
     group: 'billing',
-    sessionTimeout: '3s',
+    sessionTimeout: '1s',
     ...options,
   })
 }
