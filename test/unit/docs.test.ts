@@ -7,7 +7,8 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
+const COMING_FROM = 'docs/guides/coming-from'
+const SHELVES = ['docs/start', 'docs/guides', COMING_FROM, 'docs/reference', 'docs/internals']
 const API = 'docs/reference/api'
 const PAGES = [
   '.',
@@ -25,6 +26,11 @@ const PAGES = [
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
+
+/** The queues from which a user may come, each with a page of its own. */
+const QUEUES_BEFORE = readdirSync(join(ROOT, COMING_FROM))
+  .filter((file) => file !== 'README.md')
+  .map((file) => `coming-from/${file.replace('.md', '')}`)
 
 /** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */
 const WITH_PROMISES = [
@@ -60,7 +66,8 @@ const PLAIN = [
   'clients',
   'cli',
   'security',
-  'coming-from',
+  'coming-from/README',
+  ...QUEUES_BEFORE,
   'changing-handlers',
   'deployment',
   'frameworks',
@@ -111,6 +118,11 @@ describe('the documentation', () => {
         ?.split('\n## ')[0]
         ?.match(/^- \[.*\?\]\([^)]+#[^)]+\)$/gm) ?? []
     expect(questions.length).toBeGreaterThanOrEqual(40)
+  })
+
+  test.for(QUEUES_BEFORE)('gives a user of %s the words, a way to move over, and what Sluice does not do', (page) => {
+    const headings = headingsOf(pageOf(page))
+    expect(headings).toEqual(expect.arrayContaining(['words', 'move-over', 'what-sluice-does-not-do']))
   })
 
   test('leads a newcomer to a working core in 4,000 words, of which the README has 1,400 at most', () => {
