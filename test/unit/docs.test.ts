@@ -172,6 +172,14 @@ describe('the documentation', () => {
     expect(calls.filter((call) => !listed.includes(call))).toEqual([])
   })
 
+  test('lists every view and function of the page on SQL at its top', () => {
+    const [top = '', ...sections] = pageOf('reference/sql').split(/^(?=#{2,3} )/m)
+    const described = sections.flatMap((section) => /^#{2,3} sluice\.(\w+)\n/.exec(section)?.[1] ?? [])
+    const listed = [...top.matchAll(/\]\(#sluice(\w+)\)/g)].map(([, name = '']) => name)
+    expect(described.length).toBeGreaterThan(80)
+    expect(listed.sort()).toEqual(described.sort())
+  })
+
   test('names files that are there', () => {
     const missing = PAGES.flatMap(({ path, text }) =>
       [...text.matchAll(/`((?:src|server|demo|test|migrations|schema|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
