@@ -180,6 +180,15 @@ describe('the documentation', () => {
     expect(listed.sort()).toEqual(described.sort())
   })
 
+  test('says in ARCHITECTURE.md what each folder of src is for', () => {
+    const page = read(join(ROOT, 'ARCHITECTURE.md'))
+    const folders = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ parentPath, name }) => `${relative(ROOT, join(parentPath, name))}/`)
+    expect(folders.length).toBeGreaterThan(50)
+    expect(folders.filter((folder) => !page.includes(`\`${folder}\``))).toEqual([])
+  })
+
   test('names files that are there', () => {
     const missing = PAGES.flatMap(({ path, text }) =>
       [...text.matchAll(/`((?:src|server|demo|test|migrations|schema|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
