@@ -63,5 +63,7 @@ const REMEDIES_BY_CODE: Readonly<Record<number, string>> = {
   10014: 'Make the consumer, or correct the options stream and consumer',
   10039: 'Enable JetStream for the account of the login',
   10059: 'Make the stream, or correct its name or subject in the options',
+  10060: 'Correct the option stream, or give the stream the subject',
   10076: 'Enable JetStream in the server',
+  10109: 'Publish to a stream that is not sealed',
 }

@@ -1,5 +1,6 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
 import { expected } from '../errors.ts'
+import { notConnected } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
 
 /** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */
@@ -45,6 +46,7 @@ export async function openClient<T>(
   const client = clientOf(plan)
   // Without a listener the client writes its errors to the console. That of connect() only says that there is no connection.
   let reason: unknown
+  let isConnected = false
   client.on('error', (error: unknown) => {
     reason ??= error
   })
@@ -53,13 +55,21 @@ export async function openClient<T>(
   signal.addEventListener('abort', end)
   try {
     await client.connect()
+    isConnected = true
     return await make(client)
   } catch (error) {
     end()
-    throw withRemedy(reason ?? error)
+    const failure = withRemedy(reason ?? error)
+    throw isConnected ? failure : notConnected(new Map([[addressOf(client.options), failure]]))
   } finally {
     signal.removeEventListener('abort', end)
   }
+}
+
+/** Of the server or, where sentinels name it, of these. */
+function addressOf({ host, port, path, sentinels }: ClientOptions): string {
+  if (!Array.isArray(sentinels)) return path ?? `${host}:${port}`
+  return sentinels.map((one) => `${one.host}:${one.port ?? SENTINEL_PORT}`).join(', ')
 }
 
 function clientOf({ url, connection }: ServerPlan): Redis {
@@ -81,5 +91,7 @@ const FIXED = {
   retryStrategy: () => null,
 } as const satisfies Record<FixedOption, unknown>
 
+/** The client's default. */
+const SENTINEL_PORT = 26_379
 /** A server that is stopped accepts a connection and says nothing. */
 const CONNECT_MS = 2_000
