@@ -4,7 +4,7 @@ import { lineOf } from './log-line.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** What a pipeline works on when it starts, recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
+  /** What a pipeline, relay or inbox works on when it starts, recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
