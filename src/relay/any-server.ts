@@ -27,7 +27,9 @@ export async function anyServer<T>(servers: readonly string[], way: Way<T>): Pro
       reasons.set(addressOf(server), error)
     }
   }
-  throw notConnected(reasons)
+  // As they were given, and not as they were tried: the same fault has the same words each time.
+  const tried = [...new Set(servers.map(addressOf))].filter((address) => reasons.has(address))
+  throw notConnected(new Map(tried.map((address) => [address, reasons.get(address)])))
 }
 
 /** Why there is no connection, by the address of each server that was tried. */
