@@ -87,7 +87,7 @@ const OF_SETTINGS: ReadonlyMap<unknown, string> = new Map([
   ['TOPIC_AUTHORIZATION_FAILED', PERMIT],
   ['INVALID_GROUP_ID', 'Correct the option group'],
   ['INVALID_SESSION_TIMEOUT', 'Correct the option sessionTimeout'],
-  ['INCONSISTENT_GROUP_PROTOCOL', 'Name a group whose other members assign partitions by range'],
+  ['INCONSISTENT_GROUP_PROTOCOL', 'Name a group whose other members share partitions out by range or roundrobin'],
   ['INVALID_TOPIC_EXCEPTION', TOPIC],
   ['POLICY_VIOLATION', 'Look at the policies of the cluster'],
 ])

@@ -1,4 +1,5 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
+import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import { notConnected } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
@@ -50,20 +51,23 @@ export async function openClient<T>(
   client.on('error', (error: unknown) => {
     reason ??= error
   })
-  // Without this, a server that accepts a connection and says nothing would keep it.
-  const end = () => client.disconnect()
-  signal.addEventListener('abort', end)
-  try {
+  const open = async () => {
     await client.connect()
     isConnected = true
-    return await make(client)
-  } catch (error) {
-    end()
-    const failure = withRemedy(reason ?? error)
-    throw isConnected ? failure : notConnected(new Map([[addressOf(client.options), failure]]))
-  } finally {
-    signal.removeEventListener('abort', end)
+    return { made: await make(client) }
   }
+  const failed = (error: unknown) => notConnected(new Map([[addressOf(client.options), error]]))
+  try {
+    // A server that accepts a connection and says nothing would keep it.
+    const opened = await untilAborted(open(), signal)
+    if (opened !== undefined) return opened.made
+  } catch (error) {
+    client.disconnect()
+    const failure = withRemedy(reason ?? error)
+    throw isConnected ? failure : failed(failure)
+  }
+  client.disconnect()
+  throw failed('no connection in time')
 }
 
 /** Of the server or, where sentinels name it, of these. */

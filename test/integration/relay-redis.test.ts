@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, onTestFinished } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import { freePort } from '../../server/free-port.ts'
+import { opened } from '../../src/basics/opened.ts'
 import { redis } from '../../src/redis/redis.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { type ConformanceSubject, conformance } from '../../src/testing/conformance.ts'
@@ -210,6 +213,15 @@ test('a wrong password is a setting, and a server that is not there an outage', 
     { cause: 'settings', error: expect.stringMatching(/^WRONGPASS .*\. Correct the login in url or connection$/) },
     { cause: 'outage', error: expect.stringMatching(new RegExp(`^127.0.0.1:${server.port}: connect ECONNREFUSED`)) },
   ])
+})
+
+test('a server that accepts a connection and says nothing is named', async () => {
+  const silent = createServer(() => undefined).listen(0, '127.0.0.1')
+  onTestFinished(() => void silent.close())
+  await once(silent, 'listening')
+  const { port } = silent.address() as AddressInfo
+  const to = redis({ url: `redis://user:secret@127.0.0.1:${port}`, stream: 'shop' })
+  await expect(opened(to, AbortSignal.timeout(100))).rejects.toThrow(`127.0.0.1:${port}: no connection in time`)
 })
 
 test('a replica does not take messages, and with replicas a message is confirmed when they have it', async ({
