@@ -58,13 +58,12 @@ function isOfSettings(thrown: unknown): boolean {
 function isAnswer(error: Error): boolean {
   if (error instanceof ProtocolError) return OF_SETTINGS.has(error.apiId)
   // The client says so as well when the connection ends before it has logged in.
-  if (error instanceof AuthenticationError) return !errorsIn(error).some(isOfNetwork)
+  if (error instanceof AuthenticationError) return !errorsIn(error).some(isWithoutAnswer)
   // Others are about a client that is closed, or has lost a server.
   return error instanceof UserError && /^Unknown topic /.test(error.message)
 }
 
-/** Also where an answer has not come in time. */
-export function isOfNetwork(error: Error): boolean {
+function isWithoutAnswer(error: Error): boolean {
   return error instanceof NetworkError || error instanceof TimeoutError
 }
 
