@@ -10356,6 +10356,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
+-- What to do about a relay that is unavailable, as the comment of a remedy. Status says the same.
+CREATE FUNCTION sluice_private.relay_hint(cause text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE cause WHEN 'settings' THEN 'change what the error says; the relay then goes on by itself'
+    ELSE 'check that the destination runs and that the worker can reach it; the relay then goes on by itself' END
+$$;
+
 -- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
 -- worker has written of itself gets into no command.
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
@@ -10366,7 +10373,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- what each says, and when it tries again'
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.relay_hint(r.cause)
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
@@ -11234,7 +11241,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
       'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => 'SELECT * FROM sluice.relays WHERE queue = ' || quote_literal(r.queue) || ';') s
+    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.relay_hint(r.cause))) s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (

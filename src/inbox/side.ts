@@ -1,6 +1,6 @@
+import { allWordsOf } from '../basics/all-words-of.ts'
 import { pause } from '../basics/pause.ts'
 import { unavailableCause } from '../basics/unavailable-cause.ts'
-import { wordsOf } from '../basics/words-of.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
@@ -29,7 +29,7 @@ export class Side {
   failed(thrown: unknown, wasOpen = false): void {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
-    const error = wordsOf(thrown)
+    const error = allWordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
     if (cause === 'settings' && wasOpen) this.#isDoubted = true
     this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })

@@ -33,6 +33,13 @@ function unavailable(queue: string, relays: readonly RelayStatus[], ready: numbe
     queue,
     messages: ready,
     text: `the relay of worker ${worker}${others} cannot publish to its destination, ${destination ?? 'unnamed'}, for ${durationWords(forMs)}${because}${why}`,
-    remedy: 'npx sluice doctor',
+    remedy: `npx sluice explain ${queue} # ${hintOf(cause)}`,
   }
+}
+
+/** The doctor and explain say the same. */
+function hintOf(cause: RelayStatus['cause']): string {
+  return cause === 'settings'
+    ? 'change what the error says; the relay then goes on by itself'
+    : 'check that the destination runs and that the worker can reach it; the relay then goes on by itself'
 }
