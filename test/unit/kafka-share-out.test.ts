@@ -20,7 +20,9 @@ function shares(topics: Readonly<Record<string, number>>, received: Readonly<Rec
   return Object.fromEntries(
     all.map(({ memberId, assignments }) => [
       memberId,
-      [...assignments.values()].flatMap(({ topic, partitions }) => partitions.map((partition) => `${topic}:${partition}`)),
+      [...assignments.values()].flatMap(({ topic, partitions }) =>
+        partitions.map((partition) => `${topic}:${partition}`),
+      ),
     ]),
   )
 }

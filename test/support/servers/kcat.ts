@@ -77,7 +77,8 @@ export class KafkaMember {
 async function kcat(servers: readonly string[], args: readonly string[], input = ''): Promise<string> {
   const child = spawn('kcat', ['-b', servers.join(','), ...args], { timeout: 60_000 })
   const ended = once(child, 'exit') as Promise<[number | null]>
-  child.stdin.end(input)
+  // One that only reads may have ended by then. What is wrong says its exit code.
+  child.stdin.on('error', () => undefined).end(input)
   const [said, complaint, [code]] = await Promise.all([text(child.stdout), text(child.stderr), ended])
   if (code !== 0) throw new Error(`kcat ${args.join(' ')}: ${complaint}`)
   return said

@@ -31,4 +31,4 @@ function late(api: AnyAPI): AnyAPI {
   return Object.assign(send as AnyAPI, api)
 }
 
-const LATE_MS = 200
+const LATE_MS = 300
