@@ -221,6 +221,15 @@ test('a connection that is opened while a partition has no leader receives the o
   expect(idsOf(await take(connection, 1))).toEqual(['m-1'])
 })
 
+test('a connection none of whose partitions has a leader receives when one has', async ({ broker }) => {
+  broker.leaderless.add('orders:0')
+  broker.put('orders', 0, record(1))
+  const connection = await opened(broker)
+  expect(await connection.receive(1, AbortSignal.timeout(100))).toEqual([])
+  broker.leaderless.clear()
+  expect(idsOf(await take(connection, 1))).toEqual(['m-1'])
+})
+
 test('a member that another one has stood in for commits nothing over its offset', async ({ broker }) => {
   for (const partition of [0, 1]) broker.put('mail', partition, record(partition))
   const group = broker.group('billing')
