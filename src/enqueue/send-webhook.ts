@@ -1,4 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import { given } from '../basics/given.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
 import { checkQueueName } from '../queues.ts'
@@ -55,10 +56,7 @@ async function send(context: EnqueueContext, tx: unknown, queue: string, event: 
   }
   if (receivers.owner !== null && receivers.endpoint !== null)
     throw new SluiceError('OPTION_INVALID', 'event: expected owner or endpoint, received both. Leave one of them out')
-  const options = Object.fromEntries(
-    Object.entries({ type, headers, schemaVersion }).filter(([, value]) => value !== undefined),
-  )
-  const read = readMessage(context, name, { payload, options }, NAMES)
+  const read = readMessage(context, name, { payload, options: given({ type, headers, schemaVersion }) }, NAMES)
   const call = { words: `a webhook of queue ${name}`, site: read instanceof Promise ? siteOf() : undefined }
   const row = read instanceof Promise ? await read : read
   try {

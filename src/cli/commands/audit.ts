@@ -70,7 +70,9 @@ function addAuditKeep(audit: Command): void {
     .argument('[duration]', 'from 1d to 36525d', parse.durationMs)
     .addHelpText('after', '\nExamples:\n  $ sluice audit keep\n  $ sluice audit keep 365d')
     .action(async (keepMs: number | undefined, _: unknown, command: Command) => {
-      const ms = await operating(command, (operate) => operate.audit.keep(keepMs))
+      const ms = await operating(command, (operate) =>
+        keepMs === undefined ? operate.audit.keep() : operate.audit.keep(keepMs),
+      )
       print(`Actions are kept for ${durationWords(ms)}.`)
     })
 }
