@@ -1,4 +1,4 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
 import { addAudit } from './commands/audit.ts'
@@ -40,6 +40,7 @@ export function createProgram(): Command {
     .exitOverride()
     .addHelpText('after', HELP)
   for (const add of COMMANDS) add(program)
+  acceptYes(program)
   return program
 }
 
@@ -68,6 +69,13 @@ const COMMANDS = [
   addDashboard,
   addHelp,
 ] as const
+
+/** So that a script may give it to every command: most ask nothing, and which do is no part of what they are called for. */
+function acceptYes(to: Command): void {
+  for (const command of to.commands) acceptYes(command)
+  if (to.commands.length > 0 || to.options.some(({ long }) => long === '--yes')) return
+  to.addOption(new Option('-y, --yes', 'ignored: this command asks nothing').hideHelp())
+}
 
 /** `sluice help dead redrive`: commander's own help command takes only one word. */
 function addHelp(program: Command): void {

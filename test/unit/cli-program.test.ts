@@ -32,6 +32,14 @@ describe('the help of every command', () => {
     expect(said).toContain(words)
   })
 
+  test('every command takes --yes, also one that asks nothing', () => {
+    const refusing = commands.filter(({ commands: below, options }) => {
+      return below.length === 0 && !options.some(({ flags }) => flags === '-y, --yes')
+    })
+    expect(refusing.map(pathOf)).toEqual([])
+    expect(helpOf(commands.find((command) => pathOf(command) === 'sluice queue resume')!)).not.toContain('--yes')
+  })
+
   test('tells the exit codes', () => {
     expect(helpOf(commands[0]!)).toMatch(/Exit codes:\n +0 +done\n +1 +failed.*\n +2 +used wrongly/)
   })
