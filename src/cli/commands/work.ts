@@ -63,7 +63,7 @@ The module's default export is what defineWorker() returns, an object with a han
 SIGTERM and SIGINT: it stops claiming and lets handlers end. A second signal gives back the messages in flight, a third kills.
 
 Exit codes:
-  0  ended by a signal after all handlers ended, or with --once when nothing was due
+  0  ended by a signal after all handlers ended or before the module had loaded, or with --once when nothing was due
   1  failed: the module cannot be loaded, the database refused, or a pipeline has stopped after an error
   2  used wrongly
   3  ended by a signal, and handlers did not end in time or a second signal came: their messages were given back`
