@@ -129,6 +129,6 @@ Passwords are best given in DATABASE_URL or a .pgpass file: others on the machin
 
 Exit codes:
   0  done
-  1  failed: the database refused or cannot be reached, something named does not exist, or you said no
+  1  failed: the database refused or cannot be reached, something named does not exist, you said no, or the doctor found an error
   2  used wrongly: an unknown command or option, an invalid value, no connection string
   3  sluice work was ended by a signal, and gave back messages that did not end in time`

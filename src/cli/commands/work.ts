@@ -23,7 +23,11 @@ export function addWork(program: Command): void {
     )
     .option('--name <name>', "the worker's name in sluice.workers (default: host:pid)")
     .option('--once', 'handle due messages, and exit when there are none')
-    .option('--drain-timeout <duration>', 'how long handlers may run after a signal', parse.durationMs, 30_000)
+    .addOption(
+      new Option('--drain-timeout <duration>', 'how long handlers may run after a signal')
+        .argParser(parse.durationMs)
+        .default(30_000, '30s'),
+    )
     .option('--health <[host:]port>', 'answer GET /livez, /readyz and /metrics', healthAddress)
     .addHelpText('after', EXAMPLES)
     .action(async (module: string, options: WorkOptions, command: Command) => {
