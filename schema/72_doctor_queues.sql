@@ -113,6 +113,14 @@ BEGIN
 END
 $$;
 
+-- What becomes of an inbox that is unavailable, for the end of a remedy.
+CREATE FUNCTION sluice_private.inbox_hint(cause text, side text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN cause = 'settings' THEN 'the error says what to change; the inbox goes on by itself then'
+    WHEN side = 'database' THEN 'the inbox goes on by itself when it can store again'
+    ELSE 'the inbox goes on by itself when its broker answers' END
+$$;
+
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
 -- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
 -- groups are a matter of their streams.
@@ -190,6 +198,25 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
          CASE a.kind WHEN 'retries' THEN format('npx sluice queue pause %s # until what it needs works again', a.queue)
            ELSE format('npx sluice dead redrive %s # when the reason has gone', a.queue) END
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
+$$;
+
+-- Inboxes that have received, or stored, nothing for five minutes, because they cannot: of each queue the one that has waited
+-- longest.
+CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
+         format('The inbox of worker %s%s cannot %s its broker, %s, for %s%s: %s', i.worker,
+           CASE WHEN i.inboxes > 1 THEN format(' (and of %s)', sluice_private.counted(i.inboxes - 1, 'other')) ELSE '' END,
+           CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
+           coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
+           CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
+           sluice_private.error_line(i.error)),
+         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.inbox_hint(i.cause, i.side)
+  FROM (
+    SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
+           row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
+    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - interval '5 minutes'
+  ) i WHERE i.place = 1
 $$;
 
 -- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a

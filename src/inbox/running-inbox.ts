@@ -67,6 +67,7 @@ export class RunningInbox implements AsyncDisposable {
 
   async #run(): Promise<void> {
     const { signal } = this.#leaving
+    const noInbox = this.#consumers.inboxes.add(this.queue, this.#intake)
     try {
       await this.#consumers.ready(signal)
       await this.#intake.run()
@@ -74,6 +75,8 @@ export class RunningInbox implements AsyncDisposable {
     } catch (error) {
       this.#consumers.closed(this, !signal.aborted)
       if (!signal.aborted) throw toError(error)
+    } finally {
+      noInbox()
     }
   }
 

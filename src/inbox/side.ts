@@ -2,23 +2,29 @@ import { pause } from '../basics/pause.ts'
 import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { Breaker } from '../relay/breaker.ts'
+import type { HasPeer, PeerState } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
 
 /** The broker, or the database: whether it is out of reach, and when it is tried again. */
-export class Side {
+export class Side implements HasPeer {
   readonly #name: 'receiver' | 'database'
   readonly #plan: InboxPlan
   readonly #report: Report
   readonly #breaker: Breaker
   /** A connection that was open has failed for a setting, such as a permission to ack: to open another one proves nothing. */
   #isDoubted = false
+  #peer: PeerState | undefined
 
   constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
     this.#name = name
     this.#plan = plan
     this.#report = report
     this.#breaker = new Breaker(plan.breaker)
+  }
+
+  get peer(): PeerState | undefined {
+    return this.#peer
   }
 
   get isDoubted(): boolean {
@@ -32,12 +38,17 @@ export class Side {
     const error = wordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
     if (cause === 'settings' && wasOpen) this.#isDoubted = true
-    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
+    const about = { side: this.#name, cause, error }
+    const retryAt = new Date(Date.now() + terms.retryInMs)
+    this.#peer = { system: from.system, since: terms.since, failure: { ...about, retryAt } }
+    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, ...about, ...terms })
   }
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
   reached(): void {
-    if (!this.#isDoubted) this.#tell(this.#breaker.reached())
+    if (this.#isDoubted) return
+    this.#peer ??= { system: this.#plan.from.system, since: new Date(), failure: null }
+    this.#tell(this.#breaker.reached())
   }
 
   /** It has done what it is asked, without an error, for a while. */
@@ -59,6 +70,7 @@ export class Side {
   #tell(since: Date | undefined): void {
     if (since === undefined) return
     const { queue, from } = this.#plan
+    this.#peer = { system: from.system, since: new Date(), failure: null }
     this.#report({ kind: 'inbox.available', queue, receiver: from.system, side: this.#name, since })
   }
 }
