@@ -230,7 +230,12 @@ describe('while no relay of a queue reaches its destination', () => {
     await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '6 minutes' WHERE queue = $1`, [queue])
     sluice.relay(queue, { to, breaker: NEVER }).start()
     await untilRow(database, queue, isUnavailable, 'the outage')
-    const { attention, relays } = await sluice.operate.status({ queue })
+    // The record of the batch that found the outage goes a moment later.
+    const isReady = async () => {
+      const status = await sluice.operate.status({ queue })
+      return status.queues[0]?.ready === 2 ? status : undefined
+    }
+    const { attention, relays } = await waitFor(isReady, { what: 'the messages to be ready again' })
     expect(relays).toMatchObject([{ queue, worker: `w.${queue}`, state: 'unavailable', cause: 'settings' }])
     expect(attention).toMatchObject([
       {
