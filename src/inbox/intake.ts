@@ -99,7 +99,7 @@ export class Intake implements HasPeer {
     try {
       this.#connection ??= await this.#open()
       const { waitMs = 0 } = this.#connection
-      if (this.#receiver.isDoubted) proof = startTimer(() => this.#receiver.lasted(), waitMs + PROOF_MS)
+      if (!this.#receiver.isProven) proof = startTimer(() => this.#receiver.lasted(), waitMs + PROOF_MS)
       // Not AbortSignal.timeout, which lets the process end before its time where a receiver has no socket.
       if (idleMs !== undefined) timer = startTimer(() => idle.abort(), idleMs + waitMs)
       const { signal } = this.#draining

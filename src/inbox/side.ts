@@ -12,8 +12,13 @@ export class Side implements HasPeer {
   readonly #plan: InboxPlan
   readonly #report: Report
   readonly #breaker: Breaker
-  /** A connection that was open has failed for a setting, such as a permission to ack: to open another one proves nothing. */
+  /**
+   * A connection that was open has failed for a setting, such as a permission to ack, or before it had done anything: to open
+   * another one proves nothing.
+   */
   #isDoubted = false
+  /** The connection has done something, or has been open for a while. */
+  #isProven = false
   #peer: PeerState | undefined
 
   constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
@@ -27,8 +32,8 @@ export class Side implements HasPeer {
     return this.#peer
   }
 
-  get isDoubted(): boolean {
-    return this.#isDoubted
+  get isProven(): boolean {
+    return this.#isProven
   }
 
   /** It is out of reach, or does not do what it is asked. @param wasOpen it could be reached */
@@ -37,7 +42,7 @@ export class Side implements HasPeer {
     const terms = this.#breaker.failed()
     const error = wordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
-    if (cause === 'settings' && wasOpen) this.#isDoubted = true
+    if (wasOpen && (cause === 'settings' || !this.#isProven)) this.#isDoubted = true
     const about = { side: this.#name, cause, error }
     const retryAt = new Date(Date.now() + terms.retryInMs)
     this.#peer = { system: from.system, since: terms.since, failure: { ...about, retryAt } }
@@ -46,6 +51,7 @@ export class Side implements HasPeer {
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
   reached(): void {
+    this.#isProven = false
     if (this.#isDoubted) return
     this.#peer ??= { system: this.#plan.from.system, since: new Date(), failure: null }
     this.#tell(this.#breaker.reached())
@@ -55,10 +61,12 @@ export class Side implements HasPeer {
   lasted(): void {
     this.#isDoubted = false
     this.reached()
+    this.#isProven = true
   }
 
   answered(): void {
     this.#isDoubted = false
+    this.#isProven = true
     this.#tell(this.#breaker.answered())
   }
 

@@ -60,6 +60,8 @@ describe('an inbox', () => {
     const running = sluice.inbox(queue, { from, breaker: OFTEN }).start()
     const before = await untilRow(database, queue, () => true, 'the first state')
     expect(before).toMatchObject({ worker: `w.${queue}`, receiver: 'memory', ...AVAILABLE })
+    from.deliver({ id: '1', payload: 1 })
+    await waitFor(() => from.acked.length === 1, { what: 'the ack' })
     from.reachable = false
     const row = await untilRow(database, queue, isUnavailable, 'the outage')
     const { since, error } = await log.first('inbox.unavailable')
