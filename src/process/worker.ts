@@ -116,8 +116,8 @@ export class Worker {
       started: this.#started,
       connected: control.session !== undefined,
       listening,
-      lastPollMs: sleepers.polledMs,
-      polls: sleepers.polls,
+      lastPollMs: sleepers.poll.answeredMs,
+      polls: sleepers.poll.isAnswered,
     }
   }
 
