@@ -113,12 +113,12 @@ BEGIN
 END
 $$;
 
--- What becomes of an inbox that is unavailable, for the end of a remedy.
-CREATE FUNCTION sluice_private.inbox_hint(cause text, side text) RETURNS text
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. by_hand: it waits for
+-- a change of what the error names.
+CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, by_hand boolean) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN cause = 'settings' THEN 'the error says what to change; the inbox goes on by itself then'
-    WHEN side = 'database' THEN 'the inbox goes on by itself when it can store again'
-    ELSE 'the inbox goes on by itself when its broker answers' END
+  SELECT format(CASE WHEN by_hand THEN 'change what the error says; the %1$s then goes on by itself'
+    ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
 $$;
 
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
@@ -211,7 +211,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
            CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.inbox_hint(i.cause, i.side)
+         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database')
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
            row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
@@ -229,7 +229,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- what each says, and when it tries again'
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause = 'settings')
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place

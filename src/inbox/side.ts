@@ -1,6 +1,6 @@
+import { allWordsOf } from '../basics/all-words-of.ts'
 import { pause } from '../basics/pause.ts'
 import { unavailableCause } from '../basics/unavailable-cause.ts'
-import { wordsOf } from '../basics/words-of.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { HasPeer, PeerState } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'
@@ -40,7 +40,7 @@ export class Side implements HasPeer {
   failed(thrown: unknown, wasOpen = false): void {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
-    const error = wordsOf(thrown)
+    const error = allWordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
     if (wasOpen && (cause === 'settings' || !this.#isProven)) this.#isDoubted = true
     const about = { side: this.#name, cause, error }

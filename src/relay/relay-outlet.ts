@@ -1,7 +1,6 @@
 import { closed, opened } from '../basics/opened.ts'
 import { pause } from '../basics/pause.ts'
-import { type UnavailableCause, unavailableCause } from '../basics/unavailable-cause.ts'
-import { wordsOf } from '../basics/words-of.ts'
+import type { UnavailableCause } from '../basics/unavailable-cause.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
 import type { PeerState } from '../statistics/peer-state.ts'
 import { readSource } from '../table/session/source.ts'
@@ -11,6 +10,7 @@ import { Breaker } from './breaker.ts'
 import type { DestinationConnection, Verdict } from './destination.ts'
 import { Hold } from './hold.ts'
 import type { RelayPlan } from './options.ts'
+import { unavailable } from './unavailable.ts'
 
 /**
  * The way out of one running relay: its connection to the destination, which all of its batches share. While the
@@ -82,11 +82,11 @@ export class RelayOutlet implements Outlet {
     if (from !== this.#connection) return 0
     const all = verdicts.filter((verdict) => verdict.kind === 'unavailable')
     // One without a confirm must not hide what waits for a change by hand.
-    const unavailable = all.find(({ cause }) => cause === 'settings') ?? all[0]
+    const worst = all.find(({ cause }) => cause === 'settings') ?? all[0]
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
-    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable, true)
+    if (worst !== undefined && (!answered || this.#isOfLog)) this.#fails(worst, true)
     else if (answered) this.#answers()
-    return answered && unavailable !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
+    return answered && worst !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
   }
 
   /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
@@ -138,7 +138,7 @@ export class RelayOutlet implements Outlet {
       this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
     } catch (error) {
-      if (!draining.aborted) this.#fails({ error: wordsOf(error), cause: unavailableCause(error) }, false)
+      if (!draining.aborted) this.#fails(unavailable(error), false)
     }
   }
 

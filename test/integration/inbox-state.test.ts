@@ -90,7 +90,7 @@ describe('an inbox', () => {
       expect(row.error).toEqual(expect.any(String))
       const { headline } = await sluice.operate.queues.explain(queue)
       expect(headline.explanation).toContain(`cannot store what it has received from its broker, "memory", for `)
-      expect(headline.remedy).toMatch(/; -- the inbox goes on by itself when it can store again$/)
+      expect(headline.remedy).toMatch(/; -- change what the error says; the inbox then goes on by itself$/)
     } finally {
       await database.sql('ALTER TABLE sluice.receipt_away RENAME TO receipt')
     }
@@ -205,13 +205,13 @@ describe('while no inbox of a queue can receive', () => {
         from.reachable = false
       },
       says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+: "[^"]*out of reach[^"]*"\. It tries again in \d+m/,
-      hint: 'the inbox goes on by itself when its broker answers',
+      hint: 'check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
     },
     {
       cause: 'settings',
       fail: refuse,
       says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+, now because of a setting: "no such consumer"\. It tries again in \d+m/,
-      hint: 'the error says what to change; the inbox goes on by itself then',
+      hint: 'change what the error says; the inbox then goes on by itself',
     },
   ])(
     'explain says so of the queue, and what helps against $cause, and not of its messages',
@@ -250,7 +250,7 @@ describe('while no inbox of a queue can receive', () => {
     expect(inboxes).toMatchObject([
       { queue, worker: `w.${queue}`, receiver: 'memory', state: 'unavailable', side: 'receiver' },
     ])
-    const hint = 'the error says what to change; the inbox goes on by itself then'
+    const hint = 'change what the error says; the inbox then goes on by itself'
     expect(attention).toEqual([
       {
         kind: 'inboxes.unavailable',

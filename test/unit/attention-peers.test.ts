@@ -31,7 +31,8 @@ test('of the inboxes of a queue that cannot receive the one that has waited long
       queue: 'orders-in',
       messages: 0,
       text: 'the inbox of worker b (and of 1 other) cannot receive from its broker, nats, for 12m: no connection in time',
-      remedy: 'npx sluice explain orders-in # the inbox goes on by itself when its broker answers',
+      remedy:
+        'npx sluice explain orders-in # check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
     },
     expect.objectContaining({
       subject: 'mail-in',
@@ -49,17 +50,17 @@ test.for([
   [
     { cause: 'settings', error: 'no consumer' },
     'cannot receive from its broker, nats, for 6m, now because of a setting: no consumer',
-    'the error says what to change; the inbox goes on by itself then',
+    'change what the error says; the inbox then goes on by itself',
   ],
   [
     { side: 'database', error: 'disk full' },
     'cannot store what it has received from its broker, nats, for 6m: disk full',
-    'the inbox goes on by itself when it can store again',
+    'change what the error says; the inbox then goes on by itself',
   ],
   [
     { receiver: null, error: null },
     'cannot receive from its broker, unnamed, for 6m',
-    'the inbox goes on by itself when its broker answers',
+    'check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
   ],
 ] as const)('an inbox with %o says what it cannot, and what becomes of it', ([more, text, hint]) => {
   expect(attentionToInboxes([inbox('a', 6, more)])).toMatchObject([

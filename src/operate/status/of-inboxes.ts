@@ -10,12 +10,8 @@ export function attentionToInboxes(inboxes: readonly InboxStatus[]) {
       `${side === 'database' ? 'store what it has received from' : 'receive from'} its broker, ${receiver ?? 'unnamed'},`,
     // Its broker knows how many wait there.
     messages: () => 0,
-    remedy: ({ queue, cause, side }) => `npx sluice explain ${queue} # ${hintOf(cause, side)}`,
+    otherEnd: 'broker',
+    // A database that takes the heartbeat, and not the messages, has a reason in its error.
+    waitsForChange: ({ cause, side }) => cause === 'settings' || side === 'database',
   })
-}
-
-/** The doctor and explain say the same. */
-function hintOf(cause: InboxStatus['cause'], side: InboxStatus['side']): string {
-  if (cause === 'settings') return 'the error says what to change; the inbox goes on by itself then'
-  return `the inbox goes on by itself when ${side === 'database' ? 'it can store again' : 'its broker answers'}`
 }

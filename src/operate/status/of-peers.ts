@@ -14,7 +14,10 @@ export interface PeerWords<Status extends PeerStatus> {
   /** As in 'publish to its destination, nats,'. */
   readonly cannot: (status: Status) => string
   readonly messages: (status: Status) => number
-  readonly remedy: (status: Status) => string
+  /** As in 'destination'. */
+  readonly otherEnd: string
+  /** The error says what to change. */
+  readonly waitsForChange: (status: Status) => boolean
 }
 
 /** Of relays, or of inboxes, that have been unavailable for long: one of each queue, the one that has waited longest. */
@@ -32,8 +35,9 @@ export function attentionToPeers<Status extends PeerStatus>(
 function unavailable<Status extends PeerStatus>(
   longest: Status,
   others: number,
-  { kind, what, cannot, messages, remedy }: PeerWords<Status>,
+  words: PeerWords<Status>,
 ): AttentionToQueue {
+  const { kind, what, cannot, messages } = words
   const { queue, worker, forMs, cause, error } = longest
   const ofOthers = others > 0 ? ` (and of ${counted(others, 'other')})` : ''
   const because = cause === 'settings' ? ', now because of a setting' : ''
@@ -45,6 +49,17 @@ function unavailable<Status extends PeerStatus>(
     queue,
     messages: messages(longest),
     text: `the ${what} of worker ${worker}${ofOthers} cannot ${cannot(longest)} for ${durationWords(forMs)}${because}${why}`,
-    remedy: remedy(longest),
+    remedy: `npx sluice explain ${queue} # ${hintOf(longest, words)}`,
   }
+}
+
+/** The doctor and explain say the same. */
+function hintOf<Status extends PeerStatus>(
+  status: Status,
+  { what, otherEnd, waitsForChange }: PeerWords<Status>,
+): string {
+  const change = waitsForChange(status)
+    ? 'change what the error says'
+    : `check that the ${otherEnd} runs and that the worker can reach it`
+  return `${change}; the ${what} then goes on by itself`
 }

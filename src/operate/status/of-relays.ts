@@ -9,6 +9,7 @@ export function attentionToRelays(relays: readonly RelayStatus[], queues: readon
     what: 'relay',
     cannot: ({ destination }) => `publish to its destination, ${destination ?? 'unnamed'},`,
     messages: ({ queue }) => queues.find((status) => status.queue === queue)?.ready ?? 0,
-    remedy: () => 'npx sluice doctor',
+    otherEnd: 'destination',
+    waitsForChange: ({ cause }) => cause === 'settings',
   })
 }
