@@ -241,7 +241,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{locks,schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,inboxes,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;

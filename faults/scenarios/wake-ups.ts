@@ -68,7 +68,7 @@ export const killSleeper = scenario({
     title: 'a worker without the safety poll',
     edits: [
       {
-        file: 'wake-up/sleepers.ts',
+        file: 'wake-up/poll.ts',
         from: '    if (this.#stopped) return\n    const random',
         to: '    if (delayMs > 0) return\n    const random',
       },

@@ -5,7 +5,7 @@ export const HEARS_BY_NOTIFICATION = {
   title: 'a worker that learns of a pause by notification alone',
   edits: [
     { file: 'process/worker.ts', from: ', this.#settings.load(execute)])', to: '])' },
-    { file: 'wake-up/sleepers.ts', from: '      settings?.update(polled.settings)\n', to: '' },
+    { file: 'wake-up/poll.ts', from: '      settings?.update(polled.settings)\n', to: '' },
   ],
   caught: ['while paused'],
 } as const satisfies Twin

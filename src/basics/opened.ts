@@ -1,3 +1,4 @@
+import { pause } from './pause.ts'
 import { untilAborted } from './until-aborted.ts'
 import { within } from './within.ts'
 
@@ -6,7 +7,10 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** @throws what the adapter throws, or that it took too long: a connection that comes too late is closed. */
+/**
+ * @throws what the adapter throws, which is given a moment to say what it was trying to reach, or that it took too long: a
+ * connection that comes too late is closed
+ */
 export async function opened<Connection extends Closable>(
   adapter: { open(signal: AbortSignal): Promise<Connection> },
   signal: AbortSignal,
@@ -15,6 +19,7 @@ export async function opened<Connection extends Closable>(
   const connection = await untilAborted(opening, signal)
   if (connection !== undefined) return connection
   opening.then(closed).catch(() => undefined)
+  await Promise.race([opening, pause(LAST_WORDS_MS)])
   throw new Error('no connection in time')
 }
 
@@ -25,3 +30,4 @@ export async function closed(connection: Closable): Promise<void> {
 }
 
 const CLOSE_MS = 1_000
+const LAST_WORDS_MS = 100

@@ -3,6 +3,11 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`
 }
 
+/** What is wrong, and what to do about it, as two sentences. */
+export function withAdvice(words: string, advice: string): string {
+  return `${words.replace(/\.$/, '')}. ${advice}`
+}
+
 /** A text in one line, shortened. */
 export function shortened(text: string, most = 200): string {
   const line = text

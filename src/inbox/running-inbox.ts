@@ -17,6 +17,7 @@ export class RunningInbox implements AsyncDisposable {
    * database or a broker that is down is waited for, at the start and later.
    */
   readonly ended: Promise<void>
+  readonly #plan: InboxPlan
   readonly #consumers: Consumers
   readonly #intake: Intake
   /** Aborts when it need not start any more. */
@@ -24,6 +25,7 @@ export class RunningInbox implements AsyncDisposable {
 
   constructor(context: EnqueueContext, plan: InboxPlan, consumers: Consumers) {
     this.queue = plan.queue
+    this.#plan = plan
     this.#consumers = consumers
     this.#intake = new Intake(context, plan, consumers.report)
     consumers.opened(this)
@@ -67,13 +69,18 @@ export class RunningInbox implements AsyncDisposable {
 
   async #run(): Promise<void> {
     const { signal } = this.#leaving
+    const noInbox = this.#consumers.inboxes.add(this.queue, this.#intake)
     try {
       await this.#consumers.ready(signal)
+      const { queue, from, batchSize } = this.#plan
+      this.#consumers.report({ kind: 'inbox.started', queue, receiver: from.system, batchSize })
       await this.#intake.run()
       this.#consumers.closed(this, false)
     } catch (error) {
       this.#consumers.closed(this, !signal.aborted)
       if (!signal.aborted) throw toError(error)
+    } finally {
+      noInbox()
     }
   }
 

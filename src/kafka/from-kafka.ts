@@ -85,7 +85,7 @@ async function open(plan: FromKafkaPlan, signal: AbortSignal): Promise<ReceiverC
   const receiver = new KafkaReceiver(member, reader, plan.topics)
   try {
     const known = await untilAborted(reader.metadata({ topics: [...plan.topics] }), signal)
-    if (known === undefined) throw new Error('no connection in time')
+    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: no connection in time`)
     // A member that was cut off may hold this up for longer: then `receive` waits.
     await untilAborted(member.join(), AbortSignal.any([signal, AbortSignal.timeout(JOIN_MS)]))
     return receiver

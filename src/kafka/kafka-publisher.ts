@@ -3,7 +3,7 @@ import { untilAborted } from '../basics/until-aborted.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { Target } from '../relay/target.ts'
 import type { KafkaPlan } from './kafka-options.ts'
-import { type Answers, judged, stored, verdictOf } from './kafka-verdict.ts'
+import { type Answers, judged, type KafkaVerdict, stored, verdictOf } from './kafka-verdict.ts'
 import { type KafkaRecord, placeOf, roundsOf, toRecord, wrongTopic } from './record.ts'
 
 /** Connections to the servers of a cluster. */
@@ -36,8 +36,16 @@ export class KafkaPublisher implements DestinationConnection {
   }
 
   async #publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
+    const verdicts = await this.#verdictsOn(messages, signal)
+    return messages.map((outgoing, at) => {
+      const verdict = verdicts[at] ?? NO_CONFIRM
+      return verdict.kind === 'closed' ? this.#topic.closed(outgoing, verdict.error) : verdict
+    })
+  }
+
+  async #verdictsOn(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly KafkaVerdict[]> {
     const records = await this.#recordsOf(messages)
-    const verdicts = new Map<KafkaRecord, Verdict>()
+    const verdicts = new Map<KafkaRecord, KafkaVerdict>()
     for (const round of roundsOf(records.filter((record) => 'partition' in record))) {
       if (signal.aborted) break
       await this.#send(round, signal, verdicts)
@@ -46,7 +54,7 @@ export class KafkaPublisher implements DestinationConnection {
   }
 
   /** The records of messages, or why there is none. */
-  async #recordsOf(messages: readonly OutgoingMessage[]): Promise<readonly (KafkaRecord | Verdict)[]> {
+  async #recordsOf(messages: readonly OutgoingMessage[]): Promise<readonly (KafkaRecord | KafkaVerdict)[]> {
     const turn = this.#turn++
     const topics = messages.map((outgoing) => this.#topic.of(outgoing))
     const names = [...new Set(topics)]
@@ -61,7 +69,7 @@ export class KafkaPublisher implements DestinationConnection {
   }
 
   /** How many partitions a topic has, as the client knows it or asks for it every few seconds. */
-  async #partitionsOf(topic: string): Promise<number | Verdict> {
+  async #partitionsOf(topic: string): Promise<number | KafkaVerdict> {
     try {
       const { topics } = await this.#producer.metadata({ topics: [topic] })
       return topics.get(topic)?.partitionsCount ?? NO_CONFIRM
@@ -74,7 +82,7 @@ export class KafkaPublisher implements DestinationConnection {
   async #send(
     records: readonly KafkaRecord[],
     signal: AbortSignal,
-    verdicts: Map<KafkaRecord, Verdict>,
+    verdicts: Map<KafkaRecord, KafkaVerdict>,
   ): Promise<void> {
     const { byPlace, others } = await this.#answersTo(records)
     const again: KafkaRecord[] = []

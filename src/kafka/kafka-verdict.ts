@@ -1,13 +1,16 @@
 import { MultipleErrors, type ProduceResult, ProtocolError, ResponseError, UserError } from '@platformatic/kafka'
-import { unavailableCause } from '../basics/unavailable-cause.ts'
 import type { Verdict } from '../relay/destination.ts'
-import { failureOf, leafOf, reasonOf } from './kafka-failure.ts'
+import { unavailable } from '../relay/unavailable.ts'
+import { failureOf, leafOf } from './kafka-failure.ts'
 import { placeOf } from './record.ts'
+
+/** A verdict, or that nothing can be published to the topic. */
+export type KafkaVerdict = Verdict | { readonly kind: 'closed'; readonly error: string }
 
 /** What became of the records of each partition. */
 export interface Answers {
   /** By place. */
-  readonly byPlace: ReadonlyMap<string, Verdict>
+  readonly byPlace: ReadonlyMap<string, KafkaVerdict>
   /** Of all other partitions. */
   readonly others: Verdict
 }
@@ -20,30 +23,26 @@ export function stored({ offsets }: ProduceResult): Answers {
 
 /** What an error of a request says of each partition: that of one server hides neither errors nor confirms of another. */
 export function judged(thrown: unknown): Answers {
-  const byPlace = new Map<string, Verdict>()
+  const byPlace = new Map<string, KafkaVerdict>()
   const { produced } = thrown as { readonly produced?: ProduceResult }
   if (produced !== undefined) for (const [place, verdict] of stored(produced).byPlace) byPlace.set(place, verdict)
   for (const { topic, partition, code } of codesIn(thrown))
     byPlace.set(placeOf({ topic, partition }), code === 0 ? CONFIRMED : verdictOf(new ProtocolError(code)))
-  return { byPlace, others: unavailable(thrown) }
+  return { byPlace, others: unavailable(failureOf(thrown)) }
 }
 
-/** What an error in asking for a topic says, or an error of the protocol: about the message, or only about the servers. */
-export function verdictOf(thrown: unknown): Verdict {
+/** What an error in asking for a topic says, or an error of the protocol: about the message, its topic, or only about the servers. */
+export function verdictOf(thrown: unknown): KafkaVerdict {
   const kind = kindOf(leafOf(thrown))
-  return kind === undefined ? unavailable(thrown) : { kind, error: reasonOf(thrown) }
-}
-
-/** Undefined: it says nothing about the message. */
-function kindOf(error: unknown): 'refused' | 'failed' | undefined {
-  // The client says that there is no such topic.
-  if (error instanceof UserError) return 'failed'
-  return error instanceof ProtocolError ? KINDS[String(error.apiId)] : undefined
-}
-
-function unavailable(thrown: unknown): Verdict {
   const failure = failureOf(thrown)
-  return { kind: 'unavailable', error: failure.message, cause: unavailableCause(failure) }
+  return kind === undefined ? unavailable(failure) : { kind, error: failure.message }
+}
+
+/** Undefined: it says nothing about the message or its topic. */
+function kindOf(error: unknown): 'refused' | 'failed' | 'closed' | undefined {
+  // The client says that there is no such topic.
+  if (error instanceof UserError) return 'closed'
+  return error instanceof ProtocolError ? KINDS[String(error.apiId)] : undefined
 }
 
 interface Code {
@@ -74,14 +73,14 @@ interface ProduceResponse {
 }
 
 /** By the errors of the protocol. An unknown partition here is one whose metadata are old: the topic was there before. */
-const KINDS: Readonly<Record<string, 'refused' | 'failed'>> = {
+const KINDS: Readonly<Record<string, 'refused' | 'failed' | 'closed'>> = {
   CORRUPT_MESSAGE: 'refused',
   MESSAGE_TOO_LARGE: 'refused',
   INVALID_TOPIC_EXCEPTION: 'refused',
   RECORD_LIST_TOO_LARGE: 'refused',
   INVALID_TIMESTAMP: 'refused',
   INVALID_RECORD: 'refused',
-  TOPIC_AUTHORIZATION_FAILED: 'failed',
+  TOPIC_AUTHORIZATION_FAILED: 'closed',
   POLICY_VIOLATION: 'failed',
 }
 

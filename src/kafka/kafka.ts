@@ -42,7 +42,7 @@ async function open(plan: KafkaPlan, signal: AbortSignal): Promise<DestinationCo
   try {
     const topics = typeof plan.topic === 'string' ? [plan.topic] : []
     const known = await untilAborted(producer.metadata({ topics }), signal)
-    if (known === undefined) throw new Error('no connection in time')
+    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: no connection in time`)
     return new KafkaPublisher(producer, plan)
   } catch (error) {
     await producer.close(true).catch(() => undefined)

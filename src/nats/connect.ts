@@ -1,27 +1,43 @@
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { addressesOf } from '../basics/addresses.ts'
 import { SluiceError } from '../errors.ts'
+import { anyServer } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
 
 /** Options of the client that a user may give. */
 export type ClientOptions = Omit<NodeConnectionOptions, 'servers' | 'reconnect' | 'waitOnFirstConnect'>
 
 /**
- * Connects once: to any of the servers, and not again.
+ * Connects once: to any of the servers, and not again. The client is given one after another: of several it would throw the last
+ * error, without the server.
  *
- * @throws what the client throws; OPTION_INVALID if the login is refused
+ * @param signal aborts when no further server is to be tried
+ * @throws why each of them could not be connected to: an AggregateError
  */
-export async function connectOnce(
+export function connectOnce(
   servers: readonly string[],
   options: ClientOptions | undefined,
+  signal: AbortSignal,
 ): Promise<NatsConnection> {
+  const way = { connect: (server: string) => connectTo(server, options), addressOf, signal }
+  return anyServer(servers, options?.noRandomize === true ? { ...way, random: () => 0 } : way)
+}
+
+/** As the client connects, also where the address leaves the port out. */
+function addressOf(server: string): string {
+  const host = server.replace(/^.*:\/\//, '')
+  return /:\d+$/.test(host) ? host : `${host}:4222`
+}
+
+/** @throws what the client throws; OPTION_INVALID if the login is refused */
+async function connectTo(server: string, options: ClientOptions | undefined): Promise<NatsConnection> {
   const terms = {
     name: 'sluice',
     timeout: CONNECT_MS,
     // They make two errors with a stack for each message: a fifth of the processor.
     noAsyncTraces: true,
     ...options,
-    servers: [...servers],
+    servers: [server],
     // What is under way fails at once when the connection ends; another one is opened with the next try.
     reconnect: false,
     waitOnFirstConnect: false,

@@ -35,13 +35,17 @@ export function fromNats(options: FromNatsOptions): Receiver {
     if (typeof options[name] !== 'string' || options[name] === '')
       throw expected('OPTION_INVALID', `fromNats.${name}`, `the name of a ${name}`, options[name], REMEDY)
   }
-  return noteKind('receiver', { system: 'nats', open: () => open(options, servers) })
+  return noteKind('receiver', { system: 'nats', open: (signal) => open(options, servers, signal) })
 }
 
 const REMEDY = "As in fromNats({ servers: 'nats://a', stream: 'shop', consumer: 'billing' })"
 
-async function open(options: FromNatsOptions, servers: readonly string[]): Promise<ReceiverConnection> {
-  const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection })
+async function open(
+  options: FromNatsOptions,
+  servers: readonly string[],
+  signal: AbortSignal,
+): Promise<ReceiverConnection> {
+  const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection }, signal)
   try {
     const consumer = await consumerOf(connection, options)
     const info = await consumer.info(true)

@@ -5,7 +5,7 @@ import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
 import { Confirms } from './confirms.ts'
 import type { NatsOptions } from './nats-options.ts'
-import { isNoResponse, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
+import { isNoResponse, type Publication, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
 import { Unanswered } from './unanswered.ts'
 
@@ -46,13 +46,13 @@ export class NatsPublisher implements DestinationConnection {
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     if (signal.aborted) return messages.map(() => NO_CONFIRM)
-    const unanswered = new Unanswered(this.#jetstream, this.#stream)
+    const unanswered = new Unanswered(this.#jetstream)
     const numbers: string[] = []
     const call = new PublishCall(messages, (outgoing, answered) => {
       try {
         numbers.push(this.#publish(outgoing, unanswered, answered))
       } catch (error) {
-        answered(verdictOf(error))
+        answered(verdictOf(error, this.#publicationOf(outgoing)))
       }
     })
     const verdicts = await call.until(signal, NO_CONFIRM)
@@ -66,12 +66,17 @@ export class NatsPublisher implements DestinationConnection {
 
   #publish(outgoing: OutgoingMessage, unanswered: Unanswered, answered: (verdict: Verdict) => void): string {
     const subject = this.#subject.of(outgoing)
-    const publication = { subject, body: outgoing.body, headers: this.#headersOf(outgoing) }
-    return this.#confirms.publish(publication, (answer) => {
-      if (answer instanceof Error) answered(verdictOf(answer))
-      else if (isNoResponse(answer)) void unanswered.verdictOf(subject).then(answered)
-      else answered(verdictOfAnswer(answer, this.#stream))
+    const sent = { subject, body: outgoing.body, headers: this.#headersOf(outgoing) }
+    return this.#confirms.publish(sent, (answer) => {
+      const publication = this.#publicationOf(outgoing)
+      if (answer instanceof Error) answered(verdictOf(answer, publication))
+      else if (isNoResponse(answer)) void unanswered.verdictOf(publication).then(answered)
+      else answered(verdictOfAnswer(answer, publication))
     })
+  }
+
+  #publicationOf(outgoing: OutgoingMessage): Publication {
+    return { outgoing, subject: this.#subject, stream: this.#stream }
   }
 
   /** As they are: the client's own check of each takes as long as the rest of the publication, and the relay has made it. */

@@ -1,34 +1,46 @@
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { InvalidSubjectError, type Msg, PermissionViolationError } from '@nats-io/transport-node'
-import type { Verdict } from '../relay/destination.ts'
-import { reasonOf, unavailable } from '../relay/unavailable.ts'
+import { allWordsOf } from '../basics/all-words-of.ts'
+import type { OutgoingMessage, Verdict } from '../relay/destination.ts'
+import type { Target } from '../relay/target.ts'
+import { unavailable } from '../relay/unavailable.ts'
 import { withRemedy } from './remedy.ts'
+
+/** A message, and where it was published. */
+export interface Publication {
+  readonly outgoing: OutgoingMessage
+  readonly subject: Target
+  /** The stream that must store it; undefined: any. */
+  readonly stream: string | undefined
+}
 
 /**
  * What the answer to a publication says. The first one counts, and a service that listens to the subject may answer before the
  * stream, or where no stream has the subject.
- *
- * @param expected the stream that must store the message; undefined: any
  */
-export function verdictOfAnswer(answer: Msg, expected: string | undefined): Verdict {
+export function verdictOfAnswer(answer: Msg, publication: Publication): Verdict {
+  const { outgoing, subject, stream: expected } = publication
   const { stream, seq, error } = fieldsOf(answer)
-  if (error !== undefined) return verdictOfApiError(error)
+  const apiError = error === undefined ? undefined : apiErrorOf(error)
+  if (apiError !== undefined) return verdictOf(apiError, publication)
   const isOfStream = typeof stream === 'string' && typeof seq === 'number' && seq > 0
-  return isOfStream && (expected === undefined || stream === expected) ? CONFIRMED : NOT_OF_STREAM
+  if (isOfStream && (expected === undefined || stream === expected)) return CONFIRMED
+  return { kind: 'failed', error: subject.named(outgoing, 'the answer is not from a stream') }
 }
 
-/** What an error says: about the message, or only about the server and the way to it. */
-export function verdictOf(thrown: unknown): Verdict {
+/** What an error says: about the message, about its subject, or only about the server and the way to it. */
+export function verdictOf(thrown: unknown, { outgoing, subject }: Publication): Verdict {
   const reason = withRemedy(thrown)
   const kind = kindOf(thrown)
-  return kind === undefined ? unavailable(reason) : { kind, error: reasonOf(reason) }
+  if (kind === 'closed') return subject.closed(outgoing, reason)
+  return kind === undefined ? unavailable(reason) : { kind, error: allWordsOf(reason) }
 }
 
-/** Undefined: it says nothing about the message. */
-function kindOf(thrown: unknown): 'refused' | 'failed' | undefined {
+/** Undefined: it says nothing about the message or its subject. */
+function kindOf(thrown: unknown): 'refused' | 'closed' | undefined {
   if (thrown instanceof JetStreamApiError) return KINDS[thrown.code]
   if (thrown instanceof InvalidSubjectError) return 'refused'
-  return thrown instanceof PermissionViolationError && thrown.operation === 'publish' ? 'failed' : undefined
+  return thrown instanceof PermissionViolationError && thrown.operation === 'publish' ? 'closed' : undefined
 }
 
 /** Nobody listens to the subject: the server itself says so. */
@@ -52,31 +64,30 @@ function fieldsOf(answer: Msg): Fields {
   }
 }
 
-/** An error of a service may look like one of the server, but for the code. */
-function verdictOfApiError(given: unknown): Verdict {
-  const { err_code: code, description } = typeof given === 'object' && given !== null ? (given as ApiError) : {}
-  if (typeof code !== 'number' || typeof description !== 'string') return NOT_OF_STREAM
-  return { kind: KINDS[code] ?? 'unavailable', error: description }
+/** An error of a service may look like one of the server, but for the code. Undefined: it is none of the server. */
+function apiErrorOf(given: unknown): JetStreamApiError | undefined {
+  const { err_code, description } = typeof given === 'object' && given !== null ? (given as GivenError) : {}
+  if (typeof err_code !== 'number' || typeof description !== 'string') return undefined
+  return new JetStreamApiError({ code: 0, err_code, description })
 }
 
-interface ApiError {
+interface GivenError {
   readonly err_code?: unknown
   readonly description?: unknown
 }
 
 /** By the server's error codes. A stream that is full is none of these: all of its messages wait for room. */
-const KINDS: Readonly<Record<number, 'refused' | 'failed'>> = {
+const KINDS: Readonly<Record<number, 'refused' | 'closed'>> = {
   // The stream's max_msg_size.
   10054: 'refused',
   // No stream has the subject.
-  10059: 'failed',
+  10059: 'closed',
   // Another stream has it than the one that is expected.
-  10060: 'failed',
+  10060: 'closed',
   // The headers have more than 65,535 bytes.
   10097: 'refused',
   // The stream is sealed.
-  10109: 'failed',
+  10109: 'closed',
 }
 
 const CONFIRMED: Verdict = { kind: 'confirmed' }
-const NOT_OF_STREAM: Verdict = { kind: 'failed', error: 'the answer is not from a stream' }

@@ -56,7 +56,7 @@ async function open(
   servers: readonly string[],
   signal: AbortSignal,
 ): Promise<DestinationConnection> {
-  const connection = await connectOnce(servers, options.connection)
+  const connection = await connectOnce(servers, options.connection, signal)
   try {
     const publisher = new NatsPublisher(connection, options)
     await untilAborted(publisher.ready(), signal)

@@ -5,6 +5,7 @@ import {
   PermissionViolationError,
   UserAuthenticationExpiredError,
 } from '@nats-io/transport-node'
+import { withAdvice } from '../basics/sentences.ts'
 import { SluiceError } from '../errors.ts'
 
 /** An error of the client, as OPTION_INVALID with what to do where the server answers, and waits for a change by hand. */
@@ -14,7 +15,7 @@ export function withRemedy(error: unknown): unknown {
     return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`, { cause: error })
   const remedy = remedyOf(error)
   if (remedy === undefined || !(error instanceof Error)) return error
-  return new SluiceError('OPTION_INVALID', `${error.message}. ${remedy}`, { cause: error })
+  return new SluiceError('OPTION_INVALID', withAdvice(error.message, remedy), { cause: error })
 }
 
 /** Calls `tell` with each permission that the server finds missing. That of a request for messages it says in no other way. */
@@ -63,5 +64,7 @@ const REMEDIES_BY_CODE: Readonly<Record<number, string>> = {
   10014: 'Make the consumer, or correct the options stream and consumer',
   10039: 'Enable JetStream for the account of the login',
   10059: 'Make the stream, or correct its name or subject in the options',
+  10060: 'Correct the option stream, or give the stream the subject',
   10076: 'Enable JetStream in the server',
+  10109: 'Publish to a stream that is not sealed',
 }

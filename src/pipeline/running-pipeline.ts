@@ -52,7 +52,7 @@ export class RunningPipeline implements AsyncDisposable {
   #paused = false
 
   constructor(plan: PipelinePlan, handling: Handling, consumers: Consumers, delayMs = 0) {
-    const { queue, mode, batchSize } = plan
+    const { queue, mode, batchSize, destination } = plan
     this.queue = queue
     this.#plan = plan
     this.#consumers = consumers
@@ -69,7 +69,8 @@ export class RunningPipeline implements AsyncDisposable {
         this.#share.govern((batches) => demand.limit(batches))
         this.#started = demand
         demand.start()
-        consumers.report({ kind: 'pipeline.started', queue, mode, concurrency: this.#concurrency, batchSize })
+        const relay = destination !== undefined && { destination }
+        consumers.report({ kind: 'pipeline.started', queue, ...relay, mode, concurrency: this.#concurrency, batchSize })
       },
       (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
     )

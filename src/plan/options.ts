@@ -152,6 +152,8 @@ interface CommonPlan {
   readonly throttleMs: number | undefined
   readonly onError: OnError | undefined
   readonly backlog: BacklogPlan | undefined
+  /** Of a relay: the name of the kind of its destination. */
+  readonly destination?: string | undefined
 }
 
 /** Whether messages without an ordering key are one sequence. */

@@ -1,5 +1,5 @@
 import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
-import { reasonOf } from '../relay/unavailable.ts'
+import { anyServer } from '../relay/any-server.ts'
 import { withRemedyOfLogin } from './remedy.ts'
 
 /**
@@ -8,24 +8,26 @@ import { withRemedyOfLogin } from './remedy.ts'
  * @param signal destroys the connection, whatever state it is in
  * @throws why each of them could not be connected to: an AggregateError
  */
-export async function connectToAny(
+export function connectToAny(
   servers: readonly string[],
   options: SocketOptions,
   signal: AbortSignal,
-  random: () => number = Math.random,
+  random?: () => number,
 ): Promise<ChannelModel> {
-  const first = Math.floor(random() * servers.length)
-  const reasons = new Map<string, unknown>()
-  for (const server of [...servers.slice(first), ...servers.slice(0, first)]) {
+  const connectWithRemedy = async (server: string) => {
     try {
       return await connectTo(server, options, signal)
     } catch (error) {
-      reasons.set(server, withRemedyOfLogin(error, server))
+      throw withRemedyOfLogin(error, server)
     }
   }
-  // The address of each without its login.
-  const words = [...reasons].map(([server, reason]) => `${new URL(server).host}: ${reasonOf(reason)}`)
-  throw new AggregateError(reasons.values(), words.join('; '))
+  return anyServer(servers, { connect: connectWithRemedy, addressOf, signal, ...(random && { random }) })
+}
+
+/** As the client connects, also where the address leaves the port out. */
+function addressOf(server: string): string {
+  const { protocol, hostname, port } = new URL(server)
+  return `${hostname}:${port || (protocol === 'amqps:' ? 5671 : 5672)}`
 }
 
 async function connectTo(server: string, options: SocketOptions, signal: AbortSignal): Promise<ChannelModel> {

@@ -108,8 +108,13 @@ export class RabbitmqPublisher implements DestinationConnection {
 
   #unroutable(outgoing: OutgoingMessage): Verdict {
     const key = describe(this.#routingKey.of(outgoing))
-    const bound = `no queue is bound to exchange ${describe(this.#exchange)} for routing key ${key}`
-    return { kind: 'failed', error: this.#exchange === '' ? `no queue ${key}` : bound }
+    if (this.#exchange === '')
+      return this.#routingKey.closed(outgoing, `no queue ${key}. Declare it, or correct routingKey`)
+    // By the headers of another message its exchange may find a queue, although the key is the same.
+    return {
+      kind: 'failed',
+      error: `no queue is bound to exchange ${describe(this.#exchange)} for routing key ${key}. Bind one, or correct routingKey`,
+    }
   }
 
   /** No message that is under way gets an answer any more: the client ends each with an error. */

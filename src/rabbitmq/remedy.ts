@@ -1,4 +1,5 @@
 import { unescape as decode } from 'node:querystring'
+import { withAdvice } from '../basics/sentences.ts'
 import { codeOf } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
@@ -24,7 +25,7 @@ export function withRemedyOfLogin(error: unknown, server: string): unknown {
 }
 
 function invalid(words: string, remedy: string, cause: unknown): SluiceError {
-  return new SluiceError('OPTION_INVALID', `${words}. ${remedy}`, { cause })
+  return new SluiceError('OPTION_INVALID', withAdvice(words, remedy), { cause })
 }
 
 /** By the server's codes for the end of a channel. */

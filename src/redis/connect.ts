@@ -1,5 +1,7 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
+import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
+import { notConnected } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
 
 /** Options of the client that have one value here: a client with a queue of its own, or one that resends, is a second outbox. */
@@ -45,21 +47,33 @@ export async function openClient<T>(
   const client = clientOf(plan)
   // Without a listener the client writes its errors to the console. That of connect() only says that there is no connection.
   let reason: unknown
+  let isConnected = false
   client.on('error', (error: unknown) => {
     reason ??= error
   })
-  // Without this, a server that accepts a connection and says nothing would keep it.
-  const end = () => client.disconnect()
-  signal.addEventListener('abort', end)
-  try {
+  const open = async () => {
     await client.connect()
-    return await make(client)
-  } catch (error) {
-    end()
-    throw withRemedy(reason ?? error)
-  } finally {
-    signal.removeEventListener('abort', end)
+    isConnected = true
+    return { made: await make(client) }
   }
+  const failed = (error: unknown) => notConnected(new Map([[addressOf(client.options), error]]))
+  try {
+    // A server that accepts a connection and says nothing would keep it.
+    const opened = await untilAborted(open(), signal)
+    if (opened !== undefined) return opened.made
+  } catch (error) {
+    client.disconnect()
+    const failure = withRemedy(reason ?? error)
+    throw isConnected ? failure : failed(failure)
+  }
+  client.disconnect()
+  throw failed('no connection in time')
+}
+
+/** Of the server or, where sentinels name it, of these. */
+function addressOf({ host, port, path, sentinels }: ClientOptions): string {
+  if (!Array.isArray(sentinels)) return path ?? `${host}:${port}`
+  return sentinels.map((one) => `${one.host}:${one.port ?? SENTINEL_PORT}`).join(', ')
 }
 
 function clientOf({ url, connection }: ServerPlan): Redis {
@@ -81,5 +95,7 @@ const FIXED = {
   retryStrategy: () => null,
 } as const satisfies Record<FixedOption, unknown>
 
+/** The client's default. */
+const SENTINEL_PORT = 26_379
 /** A server that is stopped accepts a connection and says nothing. */
 const CONNECT_MS = 2_000

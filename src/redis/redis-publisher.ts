@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis'
 import { untilAborted } from '../basics/until-aborted.ts'
-import { describe, errorText } from '../errors.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
+import { Target } from '../relay/target.ts'
 import { unavailable } from '../relay/unavailable.ts'
 import type { Entry, PublishScript } from './publish-script.ts'
 import type { RedisPlan } from './redis-options.ts'
@@ -12,7 +12,8 @@ import { withRemedy } from './remedy.ts'
 export class RedisPublisher implements DestinationConnection {
   readonly #client: Redis
   readonly #script: PublishScript
-  readonly #plan: RedisPlan
+  readonly #stream: Target
+  readonly #replicas: number
   readonly #mostBytes: number
   /** As they were checked. */
   readonly #entries = new WeakMap<OutgoingMessage, Entry>()
@@ -20,14 +21,15 @@ export class RedisPublisher implements DestinationConnection {
   constructor(client: Redis, script: PublishScript, plan: RedisPlan, mostBytes: number) {
     this.#client = client
     this.#script = script
-    this.#plan = plan
+    this.#stream = new Target('redis.stream', plan.stream, wrongStream)
+    this.#replicas = plan.replicas
     this.#mostBytes = mostBytes
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const { stream, body, headers } = this.#entryOf(outgoing)
-    if (typeof stream !== 'string' || stream === '')
-      return `redis.stream: expected the key of a stream, received ${describe(stream)}`
+    const wrong = this.#stream.refusalOf(outgoing)
+    if (wrong !== undefined) return wrong
+    const { body, headers } = this.#entryOf(outgoing)
     const size = Math.max(body.byteLength, Buffer.byteLength(headers))
     const most = this.#mostBytes
     return size > most ? `expected at most ${most} bytes, the server's proto-max-bulk-len, received ${size}` : undefined
@@ -46,33 +48,37 @@ export class RedisPublisher implements DestinationConnection {
     const entries = messages.map((outgoing) => this.#entryOf(outgoing))
     try {
       const answers = await this.#script.run(entries, [])
-      const { replicas } = this.#plan
       // Without a limit of time: the relay's own comes first, and ends the connection.
       // It may end early all the same: "CLIENT UNBLOCK" makes it answer how many have the messages by then.
-      if (replicas > 0 && (await this.#client.wait(replicas, 0)) < replicas) throw new Error('too few replicas have it')
-      return answers.map(verdictOf)
+      if (this.#replicas > 0 && (await this.#client.wait(this.#replicas, 0)) < this.#replicas)
+        throw new Error('too few replicas have it')
+      return messages.map((outgoing, at) => verdictOf(answers[at] ?? '', outgoing, this.#stream))
     } catch (error) {
-      if (isDenied(error)) return this.#judge(entries)
+      if (isDenied(error)) return this.#judge(messages)
       const verdict = unavailable(withRemedy(error))
       return messages.map(() => verdict)
     }
   }
 
   /** One of the streams is closed to this login, for which the server refuses the script as a whole. */
-  async #judge(entries: readonly Entry[]): Promise<readonly Verdict[]> {
-    const streams = [...new Set(entries.map(({ stream }) => stream))]
-    const verdicts = new Map(
-      await Promise.all(streams.map(async (stream) => [stream, await this.#ask(stream)] as const)),
+  async #judge(messages: readonly OutgoingMessage[]): Promise<readonly Verdict[]> {
+    const streams = [...new Set(messages.map((outgoing) => this.#stream.of(outgoing)))]
+    const errors = new Map(
+      await Promise.all(streams.map(async (stream) => [stream, await this.#errorOf(stream)] as const)),
     )
-    return entries.map(({ stream }) => verdicts.get(stream) ?? NOT_SENT)
+    return messages.map((outgoing) => {
+      const error = errors.get(this.#stream.of(outgoing))
+      if (error === undefined) return NOT_SENT
+      return isDenied(error) ? this.#stream.closed(outgoing, withRemedy(error)) : unavailable(withRemedy(error))
+    })
   }
 
-  async #ask(stream: string): Promise<Verdict> {
+  async #errorOf(stream: string): Promise<unknown> {
     try {
       await this.#script.run([], [stream])
-      return NOT_SENT
+      return undefined
     } catch (error) {
-      return isDenied(error) ? { kind: 'failed', error: errorText(error) } : unavailable(withRemedy(error))
+      return error
     }
   }
 
@@ -85,16 +91,19 @@ export class RedisPublisher implements DestinationConnection {
   }
 
   #toEntry(outgoing: OutgoingMessage): Entry {
-    const { stream } = this.#plan
     const { id, body, headers, message } = outgoing
     return {
-      stream: typeof stream === 'string' ? stream : stream(outgoing),
+      stream: this.#stream.of(outgoing),
       key: message.orderingKey ?? undefined,
       id,
       body: Buffer.from(body.buffer, body.byteOffset, body.byteLength),
       headers: JSON.stringify(headers),
     }
   }
+}
+
+function wrongStream(stream: unknown): string | undefined {
+  return typeof stream === 'string' && stream !== '' ? undefined : 'the key of a stream'
 }
 
 const NOT_SENT: Verdict = {

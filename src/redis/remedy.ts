@@ -1,3 +1,4 @@
+import { withAdvice } from '../basics/sentences.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
@@ -5,7 +6,7 @@ import { SluiceError } from '../errors.ts'
 export function withRemedy(error: unknown): unknown {
   const words = wordsOf(error)
   const remedy = REMEDIES.find(([answers]) => answers.test(words))?.[1]
-  return remedy === undefined ? error : new SluiceError('OPTION_INVALID', `${words}. ${remedy}`, { cause: error })
+  return remedy === undefined ? error : new SluiceError('OPTION_INVALID', withAdvice(words, remedy), { cause: error })
 }
 
 /** By how the server's answers begin. READONLY is none of these: it passes with a failover. */

@@ -64,7 +64,10 @@ export function resolveRelay(source: string | StreamGroup, options: RelayOptions
   const confirmMs = toMsWithin(`${what}.confirmTimeout`, confirmTimeout ?? '5s', '100ms', '1m')
   const timeout = confirmMs + SPARE_MS
   return {
-    pipeline: pipelineOf(what, source, { ...others, concurrency, batchSize, timeout }),
+    pipeline: {
+      ...pipelineOf(what, source, { ...others, concurrency, batchSize, timeout }),
+      destination: destination.system,
+    },
     to: destination,
     format: resolveFormat(`${what}.format`, format, destination),
     keepsOrder: destination.keepsOrder === true,

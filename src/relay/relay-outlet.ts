@@ -1,9 +1,8 @@
 import { closed, opened } from '../basics/opened.ts'
 import { pause } from '../basics/pause.ts'
-import { type UnavailableCause, unavailableCause } from '../basics/unavailable-cause.ts'
-import { wordsOf } from '../basics/words-of.ts'
+import type { UnavailableCause } from '../basics/unavailable-cause.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
-import type { DestinationState } from '../statistics/destination-state.ts'
+import type { PeerState } from '../statistics/peer-state.ts'
 import { readSource } from '../table/session/source.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
@@ -11,6 +10,7 @@ import { Breaker } from './breaker.ts'
 import type { DestinationConnection, Verdict } from './destination.ts'
 import { Hold } from './hold.ts'
 import type { RelayPlan } from './options.ts'
+import { unavailable } from './unavailable.ts'
 
 /**
  * The way out of one running relay: its connection to the destination, which all of its batches share. While the
@@ -31,7 +31,7 @@ export class RelayOutlet implements Outlet {
   #needsProbe = false
   /** The trial has a message. */
   #isAsked = false
-  #destination: DestinationState | undefined
+  #peer: PeerState | undefined
 
   constructor(plan: RelayPlan, report: Report, waits: boolean) {
     this.#plan = plan
@@ -44,8 +44,8 @@ export class RelayOutlet implements Outlet {
     return this.#breaker.isDown
   }
 
-  get destination(): DestinationState | undefined {
-    return this.#destination
+  get peer(): PeerState | undefined {
+    return this.#peer
   }
 
   /**
@@ -82,11 +82,11 @@ export class RelayOutlet implements Outlet {
     if (from !== this.#connection) return 0
     const all = verdicts.filter((verdict) => verdict.kind === 'unavailable')
     // One without a confirm must not hide what waits for a change by hand.
-    const unavailable = all.find(({ cause }) => cause === 'settings') ?? all[0]
+    const worst = all.find(({ cause }) => cause === 'settings') ?? all[0]
     const answered = verdicts.some(({ kind }) => kind !== 'unavailable')
-    if (unavailable !== undefined && (!answered || this.#isOfLog)) this.#fails(unavailable, true)
+    if (worst !== undefined && (!answered || this.#isOfLog)) this.#fails(worst, true)
     else if (answered) this.#answers()
-    return answered && unavailable !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
+    return answered && worst !== undefined && !this.#isOfLog ? this.#hold.next(performance.now()) : 0
   }
 
   /** What a group has published behind an event without an answer is published again with it: it does not try that at once. */
@@ -123,7 +123,7 @@ export class RelayOutlet implements Outlet {
 
   /** Without a message, as when another worker has published all, nobody knows whether the destination is back. */
   #tried(over: () => void): void {
-    if (!this.#isAsked) this.#destination = undefined
+    if (!this.#isAsked) this.#peer = undefined
     over()
   }
 
@@ -138,7 +138,7 @@ export class RelayOutlet implements Outlet {
       this.#connection = await opened(this.#plan.to, signal)
       if (!this.#needsProbe) this.#answers()
     } catch (error) {
-      if (!draining.aborted) this.#fails({ error: wordsOf(error), cause: unavailableCause(error) }, false)
+      if (!draining.aborted) this.#fails(unavailable(error), false)
     }
   }
 
@@ -146,8 +146,8 @@ export class RelayOutlet implements Outlet {
     this.#needsProbe = false
     const { pipeline, to } = this.#plan
     const since = this.#breaker.answered()
-    if (since !== undefined || this.#destination === undefined)
-      this.#destination = { system: to.system, since: new Date(), failure: null }
+    if (since !== undefined || this.#peer === undefined)
+      this.#peer = { system: to.system, since: new Date(), failure: null }
     if (since === undefined) return
     this.#report({ kind: 'relay.available', queue: pipeline.queue, destination: to.system, since })
   }
@@ -159,7 +159,7 @@ export class RelayOutlet implements Outlet {
     const cause = said === 'settings' ? said : 'outage'
     const terms = this.#breaker.failed()
     const retryAt = new Date(Date.now() + terms.retryInMs)
-    this.#destination = { system: to.system, since: terms.since, failure: { cause, error, retryAt } }
+    this.#peer = { system: to.system, since: terms.since, failure: { cause, error, retryAt } }
     this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, cause, error, ...terms })
     // What is under way on it fails too. The next try begins with a new one, perhaps to another server.
     void this.close()

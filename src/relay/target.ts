@@ -1,5 +1,6 @@
+import { allWordsOf } from '../basics/all-words-of.ts'
 import { describe } from '../errors.ts'
-import type { OutgoingMessage } from './destination.ts'
+import type { OutgoingMessage, Verdict } from './destination.ts'
 
 /** Where in its destination a message goes: a subject, a routing key, a topic. */
 export class Target {
@@ -28,6 +29,26 @@ export class Target {
     const target = this.of(outgoing)
     const wanted = this.#wrong(target)
     return wanted === undefined ? undefined : `${this.#option}: expected ${wanted}, received ${describe(target)}`
+  }
+
+  /**
+   * The verdict where this target takes nothing, because it is missing or closed to the login. If all messages go there, none
+   * gets through before that has been changed: they wait, and count no attempt. If others go elsewhere, these do not wait.
+   *
+   * @param why with what must be changed
+   */
+  closed(outgoing: OutgoingMessage, why: unknown): Verdict {
+    const error = this.named(outgoing, why)
+    return typeof this.#target === 'string'
+      ? { kind: 'unavailable', error, cause: 'settings' }
+      : { kind: 'failed', error }
+  }
+
+  /** An error with the target, if it does not name it. */
+  named(outgoing: OutgoingMessage, why: unknown): string {
+    const words = allWordsOf(why)
+    const target = this.of(outgoing)
+    return words.includes(target) ? words : `${this.#option.replace(/^.*\./, '')} ${describe(target)}: ${words}`
   }
 
   /** A function of the user's is asked once for a message: a destination needs its answer to check it and to publish. */

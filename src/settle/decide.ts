@@ -12,6 +12,8 @@ import type { Decided, Decision, GivenUp, Gone } from './decision.ts'
 /** What decisions go by. */
 export interface Rules {
   readonly queue: string
+  /** Of a relay: its events name it. */
+  readonly destination?: string | undefined
   readonly attempts: Pick<AttemptRules, 'mostOf' | 'retryInMs'>
   readonly clock: DatabaseClock
   /** As the database can hold it. */
@@ -122,10 +124,7 @@ function retry(
   const wantedMs = Math.round(afterMs ?? Math.max(atLeastMs, rules.attempts.retryInMs(message, thrown)))
   const details = detailsOf(thrown, rules)
   const { decision, inMs: retryInMs } = later(message, { attempt, error, details, afterMs: wantedMs }, rules)
-  const { queue } = rules
-  const { type } = message.row
-  const named = { queue, id: shownIdOf(message), type, ...traceOf(message) }
-  const event = { kind: 'message.failed', ...named, attempt, error, retryInMs } as const
+  const event = { kind: 'message.failed', ...namesOf(message, rules), attempt, error, retryInMs } as const
   return {
     message,
     decision,
@@ -134,10 +133,17 @@ function retry(
   }
 }
 
-/** The trace that enqueued it, if that is known. */
-function traceOf({ row }: DeliveredMessage): { readonly traceId?: string } {
-  const traceId = traceIdOf(row.headers)
-  return traceId === undefined ? {} : { traceId }
+/** What an event names, with the trace that enqueued the message, if that is known. */
+function namesOf(message: DeliveredMessage, { queue, destination }: Rules) {
+  const { type, headers } = message.row
+  const traceId = traceIdOf(headers)
+  return {
+    queue,
+    ...(destination !== undefined && { destination }),
+    id: shownIdOf(message),
+    type,
+    ...(traceId !== undefined && { traceId }),
+  }
 }
 
 interface LaterTerms {
@@ -161,25 +167,25 @@ function later(message: DeliveredMessage, { attempt, error, details, afterMs }: 
 }
 
 function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?: unknown): Decided {
-  const { queue, stopsAt } = rules
+  const { stopsAt } = rules
   const { reason, error } = given
-  const { type } = message.row
   if (stopsAt !== undefined) return block(message, given, stopsAt(message), rules, thrown)
   const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
-  const event = { kind: 'message.dead', queue, id: shownIdOf(message), type, ...traceOf(message), ...given } as const
+  const event = { kind: 'message.dead', ...namesOf(message, rules), ...given } as const
   const decision = { kind: 'dead', ...given, details: detailsOf(thrown, rules) } as const
   return { message, decision, outcome, event: withCause(event, thrown) }
 }
 
 /** It stays, and is not tried again by itself. */
 function block(message: DeliveredMessage, given: GivenUp, partition: number, rules: Rules, thrown: unknown): Decided {
-  const { queue } = rules
+  const { queue, destination } = rules
   const { attempt, reason, error } = given
   const { type, options } = message.row
   const text = error === null ? reason : `${reason}: ${error}`
   const event = {
     kind: 'partition.stopped',
     queue,
+    ...(destination !== undefined && { destination }),
     partition,
     position: options?.eventPosition ?? 0,
     type,

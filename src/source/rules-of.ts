@@ -32,7 +32,8 @@ const SLOWEST = 0.999
 /** What decisions about messages go by that a claim has answered. */
 export function rulesOf(runtime: SourceRuntime, plan: PipelinePlan, answer: ClockAnswer): Rules {
   const { workerName } = runtime
-  return { queue: plan.queue, attempts: attemptRules(runtime, plan), clock: clockOf(answer), workerName }
+  const { queue, destination } = plan
+  return { queue, destination, attempts: attemptRules(runtime, plan), clock: clockOf(answer), workerName }
 }
 
 /** How often the messages of a pipeline are tried, and when. */

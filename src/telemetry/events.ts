@@ -46,10 +46,11 @@ export type SluiceEvent =
       readonly calls: number
       readonly control: number
     }
-  /** A pipeline of this process has begun to consume, with these options. */
+  /** A pipeline of this process has begun to consume, with these options. `destination`: of a relay, such as `nats`. */
   | {
       readonly kind: 'pipeline.started'
       readonly queue: string
+      readonly destination?: string
       readonly mode: 'transactional' | 'leased'
       readonly concurrency: number
       readonly batchSize: number
@@ -130,10 +131,12 @@ export type SluiceEvent =
    * A handler failed or asked for a retry. `error` is the text in `last_error`. `cause` is what the handler threw, with
    * its stack. It is absent after `retryLater()`. It is not enumerable, so that a log of the whole event does not have
    * it: a database's error may quote a row. `traceId`: the trace of its enqueue, if its headers have a `traceparent`.
+   * `destination`: a relay could not publish it there, such as to `nats`; then there is no `cause`.
    */
   | {
       readonly kind: 'message.failed'
       readonly queue: string
+      readonly destination?: string
       readonly id: string
       readonly type: string | null
       readonly traceId?: string
@@ -143,11 +146,12 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * A message went to the dead letters, for this `reason`, with its last `error` if there was one. `cause` and `traceId` as above.
+   * A message went to the dead letters, for this `reason`, with its last `error` if there was one. The others as above.
    */
   | {
       readonly kind: 'message.dead'
       readonly queue: string
+      readonly destination?: string
       readonly id: string
       readonly type: string | null
       readonly traceId?: string
@@ -158,11 +162,12 @@ export type SluiceEvent =
     }
   /**
    * An event of a group that stops has failed for good, for this `reason`: nothing of its `partition` is delivered until
-   * `operate.groups.retry` or `skipEvent`. `error` and `cause` as above.
+   * `operate.groups.retry` or `skipEvent`. `error`, `cause` and `destination` as above.
    */
   | {
       readonly kind: 'partition.stopped'
       readonly queue: string
+      readonly destination?: string
       readonly partition: number
       readonly position: number
       readonly type: string | null
@@ -310,6 +315,8 @@ export type SluiceEvent =
     }
   /** The destination of a relay, which had been out of reach `since` then, has stored a message, or answered to one. */
   | { readonly kind: 'relay.available'; readonly queue: string; readonly destination: string; readonly since: Date }
+  /** An inbox of this process receives, from the `receiver`, or waits for it. */
+  | { readonly kind: 'inbox.started'; readonly queue: string; readonly receiver: string; readonly batchSize: number }
   /**
    * An inbox has stored a batch, and acks it now: how many messages it has enqueued, how many copies it has dropped, and how
    * many messages are dead, because they can never be enqueued.

@@ -1,3 +1,4 @@
+import { isOfBroker, lineOfBroker, relayTo } from './broker-line.ts'
 import { lineOfConnection } from './connection-line.ts'
 import type { SluiceEvent } from './events.ts'
 import { framesOf } from './frames-of.ts'
@@ -17,10 +18,8 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
       return lineOfFailure(event, worker)
     case 'message.dead':
       return lineOfDeath(event, worker)
-    case 'partition.stopped': {
-      const error = event.error === null ? '' : `: ${event.error}`
-      return ['error', `partition ${event.partition} stops at event ${event.position}, ${event.reason}${error}`]
-    }
+    case 'partition.stopped':
+      return lineOfStop(event)
     case 'batch.failed': {
       const error = `${event.error}${remedyOf(event.cause)}`
       return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${error}`]
@@ -57,14 +56,15 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
   }
 }
 
-/** A retry that a handler asked for has no cause. */
+/** A retry that a handler asked for has no cause. Nobody asks for that of a relay. */
 function lineOfFailure(
   event: Extract<SluiceEvent, { kind: 'message.failed' }>,
   worker: string,
 ): ReturnType<typeof lineOf> {
-  const { cause, error, retryInMs } = event
+  const { cause, error, retryInMs, destination } = event
   const again = `again in ${timeText(retryInMs)}: ${error}`
-  if (cause === undefined) return ['info', `${attemptOf(event)} is to be retried, ${again}`]
+  if (cause === undefined && destination === undefined)
+    return ['info', `${attemptOf(event)} is to be retried, ${again}`]
   return ['warn', `${attemptOf(event)} failed on ${worker}, ${again}${framesOf(cause)}${remedyOf(cause)}`]
 }
 
@@ -74,9 +74,16 @@ function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, work
   return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${reason}${why}`]
 }
 
+function lineOfStop(event: Extract<SluiceEvent, { kind: 'partition.stopped' }>): ReturnType<typeof lineOf> {
+  const { partition, position, reason, error } = event
+  const why = error === null ? reason : `${reason}: ${error}`
+  return ['error', `partition ${partition} stops at event ${position}${toDestination(event)}, ${why}`]
+}
+
 type OtherKind =
   | 'relay.unavailable'
   | 'relay.available'
+  | 'inbox.started'
   | 'inbox.stored'
   | 'inbox.unavailable'
   | 'inbox.available'
@@ -119,7 +126,7 @@ function isOfPipeline(event: SluiceEvent): event is Extract<SluiceEvent, { kind:
 function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): ReturnType<typeof lineOf> {
   if (event.kind === 'pipeline.started') {
     const { mode, concurrency, batchSize } = event
-    return ['info', `started in ${mode} mode, concurrency ${concurrency}, batch size ${batchSize}`]
+    return ['info', `${startOf(event)} in ${mode} mode, concurrency ${concurrency}, batch size ${batchSize}`]
   }
   if (event.kind === 'pipeline.stopped') {
     const how = event.by === undefined ? 'could not start' : 'was stopped by onError'
@@ -138,10 +145,13 @@ function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): Retu
   return ['warn', `backlog: ${[...long, ...old].join(', ')}`]
 }
 
+function startOf({ destination }: { readonly destination?: string }): string {
+  return destination === undefined ? 'started' : `${relayTo(destination)} started`
+}
+
 function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
-  if ('destination' in event) return lineOfRelay(event)
-  if ('receiver' in event) return lineOfInbox(event)
+  if (isOfBroker(event)) return lineOfBroker(event)
   if ('endpoint' in event) return lineOfEndpoint(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
@@ -166,39 +176,6 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
-function lineOfRelay(event: Extract<SluiceEvent, { readonly destination: string }>): ReturnType<typeof lineOf> {
-  const { destination } = event
-  if (event.kind === 'relay.available')
-    return ['info', `${destination} is available again. It had not been since ${event.since.toISOString()}`]
-  return lineOfUnavailable(destination, event)
-}
-
-/** What waits for a change by hand is an error; what may pass by itself is not. */
-function lineOfUnavailable(
-  what: string,
-  {
-    cause,
-    error,
-    since,
-    retryInMs,
-  }: Extract<SluiceEvent, { readonly kind: 'relay.unavailable' | 'inbox.unavailable' }>,
-): ReturnType<typeof lineOf> {
-  const isOfSettings = cause === 'settings'
-  const why = isOfSettings ? ', now because of a setting' : ''
-  const again = `again in ${timeText(retryInMs)}: ${error}`
-  return [isOfSettings ? 'error' : 'warn', `${what} has been unavailable since ${since.toISOString()}${why}, ${again}`]
-}
-
-type OfInbox = Extract<SluiceEvent, { readonly receiver: string }>
-
-function lineOfInbox(event: OfInbox): ReturnType<typeof lineOf> {
-  if (event.kind === 'inbox.stored') return undefined
-  const what = event.side === 'database' ? 'the database' : event.receiver
-  if (event.kind === 'inbox.available')
-    return ['info', `inbox: ${what} is available again. It had not been since ${event.since.toISOString()}`]
-  return lineOfUnavailable(`inbox: ${what}`, event)
-}
-
 function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {
   const { endpoint } = event
   if (event.kind === 'endpoint.unnoted')
@@ -213,6 +190,7 @@ function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string 
 }
 
 interface OfMessage {
+  readonly destination?: string
   readonly id: string
   readonly type: string | null
   readonly traceId?: string
@@ -221,7 +199,12 @@ interface OfMessage {
 
 function attemptOf(event: OfMessage): string {
   const trace = event.traceId === undefined ? '' : ` trace ${event.traceId},`
-  return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},${trace}`
+  const type = event.type === null ? '' : ` (${event.type})`
+  return `message ${event.id}${type}${toDestination(event)}, attempt ${event.attempt},${trace}`
+}
+
+function toDestination({ destination }: { readonly destination?: string }): string {
+  return destination === undefined ? '' : ` to ${destination}`
 }
 
 /** That a slow job is not enqueued a second time is what its schedule asks for. */

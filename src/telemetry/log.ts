@@ -4,7 +4,7 @@ import { lineOf } from './log-line.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** What a pipeline works on when it starts, recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
+  /** What a pipeline, relay or inbox works on when it starts, recoveries, retries that handlers asked for, and messages that were cancelled in flight. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
@@ -20,7 +20,7 @@ export const STDERR: SluiceLog = { info: toStderr, warn: toStderr, error: toStde
 
 /**
  * Writes failures and warnings as lines of text: for each kind and queue 10 lines in 10 seconds, and then how many more
- * there were. A database that is down must not fill a disk with a line for each message.
+ * there were; where a broker or a database is unavailable, for each of these and each cause. A database that is down must not fill a disk with a line for each message.
  */
 export class Lines {
   readonly #log: SluiceLog
@@ -39,7 +39,7 @@ export class Lines {
     if (line === undefined) return
     const [level, text] = line
     const about = 'queue' in event ? `${event.queue}: ` : ''
-    const kind = `${about}${event.kind}`
+    const kind = `${about}${kindOf(event)}`
     const count = (this.#counts.get(kind) ?? 0) + 1
     this.#counts.set(kind, count)
     this.#span ??= startTimer(() => this.flush(), SPAN_MS).unref()
@@ -63,6 +63,13 @@ export class Lines {
       // A log that fails must not disturb the queue.
     }
   }
+}
+
+/** What counts together. The lines of an outage must not hide that it has become a matter of settings. */
+function kindOf(event: SluiceEvent): string {
+  if (event.kind === 'relay.unavailable') return `${event.kind} (${event.destination}, ${event.cause})`
+  if (event.kind !== 'inbox.unavailable') return event.kind
+  return `${event.kind} (${event.side === 'database' ? event.side : event.receiver}, ${event.cause})`
 }
 
 const MOST_LINES = 10

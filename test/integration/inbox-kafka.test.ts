@@ -245,7 +245,7 @@ test('a missing topic is named, and the inbox goes on when it has been made', as
     receiver: 'kafka',
     side: 'receiver',
     cause: 'settings',
-    error: 'Unknown topic shop.',
+    error: 'Unknown topic shop. Make it, or correct the option topic',
   })
   broker.topics.set('shop', 1)
   broker.put('shop', 0, record(1))

@@ -202,7 +202,10 @@ test('a refused login is a wrong setting', async ({ sluice, queue, log, skip }) 
   const from = fromNats({ servers: server.url, stream: 'shop', consumer: 'inbox', connection })
   await sluice.inbox(queue, { from }).runOnce({ wait: '100ms' })
   expect(log.of('inbox.unavailable')).toMatchObject([
-    { cause: 'settings', error: expect.stringMatching(/^Authorization Violation.*Correct the login/i) },
+    {
+      cause: 'settings',
+      error: expect.stringMatching(/^127\.0\.0\.1:\d+: Authorization Violation.*Correct the login/i),
+    },
   ])
 })
 

@@ -1,6 +1,9 @@
 import { beforeEach, describe, expect, onTestFinished, vi } from 'vitest'
+import { MemoryDestination } from '../../src/testing/memory-destination.ts'
+import { MemoryReceiver } from '../../src/testing/memory-receiver.ts'
 import { EventLog } from '../support/event-log.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 const fail = async () => {
   throw new Error('The mail server is busy')
@@ -15,6 +18,39 @@ test('a pipeline that starts says what it works on, as it was told last', async 
   const running = sluice.pipeline(queue, { concurrency: 4, batchSize: 1 }).handle(fail).start()
   running.setConcurrency(7)
   expect(await started.promise).toBe(`sluice: ${queue}: started in transactional mode, concurrency 7, batch size 1`)
+})
+
+test('a relay and an inbox that start say to what and from what', async ({ database, queue }) => {
+  const lines: string[] = []
+  const sluice = startTestSluice(database, { log: { info: (line) => lines.push(line), warn: vi.fn(), error: vi.fn() } })
+  sluice.relay(queue, { to: new MemoryDestination() }).start()
+  sluice.inbox(queue, { from: new MemoryReceiver() }).start()
+  await waitFor(() => lines.length === 2, { what: 'two lines' })
+  expect(lines.toSorted()).toEqual([
+    `sluice: ${queue}: inbox from memory started, batch size 100`,
+    `sluice: ${queue}: relay to memory started in transactional mode, concurrency 2, batch size 100`,
+  ])
+})
+
+test('a message that a relay could not publish is a warning, which names the destination and the reason', async ({
+  database,
+  queue,
+}) => {
+  const warn = vi.fn<(line: string) => void>()
+  const sluice = startTestSluice(database, { log: { info: vi.fn(), warn, error: vi.fn() } })
+  const log = new EventLog(sluice.events)
+  await put(sluice, queue, [1], { type: 'paid' })
+  const to = new MemoryDestination()
+  to.answer = () => ({ kind: 'failed', error: 'no stream has the subject' })
+  await sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '1h' } }).runOnce()
+  expect(log.of('message.failed')).toMatchObject([{ destination: 'memory', error: 'no stream has the subject' }])
+  expect(warn.mock.calls).toEqual([
+    [
+      expect.stringMatching(
+        /^sluice: q\.\d+: message \d+ \(paid\) to memory, attempt 1, failed on \S+, again in .*: no stream has the subject$/,
+      ),
+    ],
+  ])
 })
 
 describe('a handler that fails', () => {

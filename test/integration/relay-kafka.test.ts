@@ -55,7 +55,7 @@ test.for([
   ['MESSAGE_TOO_LARGE', 'dead'],
   ['RECORD_LIST_TOO_LARGE', 'dead'],
   ['INVALID_RECORD', 'dead'],
-  ['TOPIC_AUTHORIZATION_FAILED', 'retried'],
+  ['TOPIC_AUTHORIZATION_FAILED', 'released'],
   ['POLICY_VIOLATION', 'retried'],
   ['UNKNOWN_TOPIC_OR_PARTITION', 'released'],
   ['NOT_LEADER_OR_FOLLOWER', 'released'],
@@ -106,7 +106,8 @@ test('an unknown topic fails its own messages alone', async ({ database, sluice,
   const relay = sluice.relay(queue, { to, retry: IN_AN_HOUR })
   expect((await relay.runOnce()).counts).toMatchObject({ acked: 2, retried: 1 })
   const [left] = await database.sql('SELECT payload, attempt, last_error FROM sluice.message WHERE queue = $1', [queue])
-  expect(left).toEqual({ payload: 'nowhere:1', attempt: 1, last_error: 'Unknown topic nowhere.' })
+  const last_error = 'Unknown topic nowhere. Make it, or correct the option topic'
+  expect(left).toEqual({ payload: 'nowhere:1', attempt: 1, last_error })
 })
 
 test('a missing topic is named, and the relay goes on when it has been made', async ({
@@ -122,12 +123,33 @@ test('a missing topic is named, and the relay goes on when it has been made', as
   expect(await log.first('relay.unavailable')).toMatchObject({
     destination: 'kafka',
     cause: 'settings',
-    error: 'Unknown topic shop.',
+    error: 'Unknown topic shop. Make it, or correct the option topic',
   })
   broker.topics.set('shop', 1)
   await untilEmpty(database, queue)
   await running.drain()
   expect(bodiesIn(broker, 'shop:0')).toEqual([1])
+})
+
+test('a topic of all messages that is closed to the login is a setting, and counts no attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker,
+}) => {
+  broker.answer = () => 'TOPIC_AUTHORIZATION_FAILED'
+  await put(sluice, queue, [1])
+  const to = kafka({ servers: serversOf(broker), topic: 'orders' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: expect.stringMatching(/^topic "orders": TOPIC_AUTHORIZATION_FAILED: .*\. Permit it to the login/),
+  })
+  expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 1, attempt: 0 }])
+  broker.answer = () => 'NONE'
+  await untilEmpty(database, queue)
+  await running.drain()
 })
 
 test.for([

@@ -107,8 +107,8 @@ test('an answer that is not from the stream is no confirm, and a failed attempt 
   const left = await database.sql('SELECT payload, last_error FROM sluice.message WHERE queue = $1 ORDER BY id', [
     queue,
   ])
-  const last_error = 'the answer is not from a stream'
-  expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error })))
+  const error = (subject: string) => `subject "${subject}": the answer is not from a stream`
+  expect(left).toEqual(Object.keys(answers).map((payload) => ({ payload, last_error: error(payload) })))
 })
 
 test('a message to a subject that is closed to the login is a failed attempt, and the others go', async ({
@@ -127,6 +127,69 @@ test('a message to a subject that is closed to the login is a failed attempt, an
   const left = 'SELECT payload, attempt, last_error FROM sluice.message WHERE queue = $1'
   const closed = { payload: 'shop.closed', attempt: 1, last_error: expect.stringMatching(/permission.*shop\.closed/i) }
   expect(await database.sql(left, [queue])).toEqual([closed, closed])
+})
+
+test('a subject of all messages that is closed to the login is a setting, and counts no attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  skip,
+}) => {
+  const { server, manager } = await startNats(skip, await withoutRightToPublish('shop.closed'))
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  await put(sluice, queue, [1, 2])
+  await sluice.relay(queue, { to: nats({ servers: server.url, subject: 'shop.closed', connection: LOGIN }) }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringMatching(/Publish to "shop\.closed": let the login publish there$/) },
+  ])
+  expect(log.of('message.failed')).toEqual([])
+  expect(await database.sql('SELECT DISTINCT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+    { attempt: 0 },
+  ])
+})
+
+test('a relay whose subject has lost its stream waits, and goes on when it is back', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  const shop = { name: 'shop', subjects: ['shop'] }
+  await manager.streams.add(shop)
+  const running = sluice.relay(queue, { to: nats({ servers: server.url, subject: 'shop' }), breaker: QUICK }).start()
+  await put(sluice, queue, [1])
+  await log.first('batch.committed')
+  await manager.streams.delete('shop')
+  await put(sluice, queue, [2])
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: 'subject "shop": no stream matches subject. Make the stream, or correct its name or subject in the options',
+  })
+  await manager.streams.add(shop)
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what: 'the message' })
+  await running.drain()
+  expect(log.of('message.failed')).toEqual([])
+})
+
+test('of several servers each is named with its reason, and one that answers is enough', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop'] })
+  await put(sluice, queue, [1])
+  const dead = ['127.0.0.1:1', 'nats://localhost:2']
+  const relayTo = (servers: readonly string[]) => sluice.relay(queue, { to: nats({ servers, subject: 'shop' }) })
+  await relayTo(dead).runOnce()
+  const reasons = log.of('relay.unavailable')[0]?.error.split('; ') ?? []
+  expect(reasons.toSorted()).toEqual([
+    expect.stringMatching(/^127\.0\.0\.1:1: connection refused/),
+    expect.stringMatching(/^localhost:2: connection refused/),
+  ])
+  expect((await relayTo([...dead, server.url]).runOnce()).counts.acked).toBe(1)
 })
 
 test('a closed subject is told from others whatever its characters, and what to permit is named', async ({
@@ -181,8 +244,11 @@ test('a refused login is a setting, and a server that is not there an outage', a
   await server.kill()
   await sluice.relay(queue, { to }).runOnce()
   expect(log.of('relay.unavailable')).toMatchObject([
-    { cause: 'settings', error: expect.stringMatching(/^Authorization Violation.*Correct the login/i) },
-    { cause: 'outage' },
+    {
+      cause: 'settings',
+      error: expect.stringMatching(/^127\.0\.0\.1:\d+: Authorization Violation.*Correct the login/i),
+    },
+    { cause: 'outage', error: expect.stringMatching(/^127\.0\.0\.1:\d+: connection refused/) },
   ])
 })
 

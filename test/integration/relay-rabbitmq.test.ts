@@ -99,7 +99,7 @@ test('a message for which no queue is bound is a failed attempt, and is publishe
   const routingKey = ({ message }: { message: { payload: unknown } }) => String(message.payload)
   const to = rabbitmq({ servers: broker.url, exchange: queue, routingKey })
   expect((await sluice.relay(queue, { to, retry: LATER }).runOnce()).counts).toMatchObject({ acked: 1, retried: 1 })
-  const reason = `no queue is bound to exchange "${queue}" for routing key "free"`
+  const reason = `no queue is bound to exchange "${queue}" for routing key "free". Bind one, or correct routingKey`
   expect(await database.sql('SELECT attempt, last_error FROM sluice.message WHERE queue = $1', [queue])).toEqual([
     { attempt: 1, last_error: reason },
   ])
@@ -161,6 +161,26 @@ test('a message larger than the server takes is dead once the server has told it
   expect(new Set(bodies)).toEqual(new Set(['"a"', '"b"']))
 })
 
+test('a queue that all messages go to and that is missing is a setting, and counts no attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker,
+}) => {
+  await put(sluice, queue, [1])
+  const to = rabbitmq({ servers: broker.url, exchange: '', routingKey: queue })
+  const running = sluice.relay(queue, { to, breaker: { delay: '10ms', maxDelay: '50ms' } }).start()
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: `no queue "${queue}". Declare it, or correct routingKey`,
+  })
+  expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 0 }])
+  await onChannel(broker, (channel) => channel.assertQueue(queue))
+  await untilEmpty(database, queue)
+  await running.drain()
+})
+
 test('a connection is made to any server that answers, and if none does, each is named without its login', async ({
   broker,
 }) => {
@@ -172,6 +192,6 @@ test('a connection is made to any server that answers, and if none does, each is
   }
   const refused = connectToAny([servers[0] ?? '', 'amqp://127.0.0.1:1'], {}, life.signal, () => 0)
   await expect(refused).rejects.toThrow(
-    new RegExp(`^127.0.0.1:${dead}: Error: connect ECONNREFUSED .*; 127.0.0.1:1: Error: connect ECONNREFUSED`),
+    new RegExp(`^127.0.0.1:${dead}: connect ECONNREFUSED .*; 127.0.0.1:1: connect ECONNREFUSED`),
   )
 })

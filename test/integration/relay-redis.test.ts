@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, onTestFinished } from 'vitest'
 import { TcpRelay } from '../../faults/environment/tcp-relay.ts'
 import { freePort } from '../../server/free-port.ts'
+import { opened } from '../../src/basics/opened.ts'
 import { redis } from '../../src/redis/redis.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { type ConformanceSubject, conformance } from '../../src/testing/conformance.ts'
@@ -99,7 +102,7 @@ test('a message that could not be stored is stored when it is tried again, befor
 }) => {
   await broker.client.set('shop', 'no stream')
   await put(sluice, queue, [1, 2, 3], { orderingKey: 'a' })
-  const to = redis({ url: broker.server.url, stream: 'shop' })
+  const to = redis({ url: broker.server.url, stream: () => 'shop' })
   const running = sluice.relay(queue, { to, retry: { kind: 'fixed', delay: '10ms' }, maxAttempts: 1_000 }).start()
   await log.first('message.failed')
   // It has left no mark: else the next attempt would take the message for stored.
@@ -107,6 +110,28 @@ test('a message that could not be stored is stored when it is tried again, befor
   await untilEmpty(database, queue)
   await running.drain()
   expect(await bodiesIn(broker, 'shop')).toEqual([1, 2, 3])
+})
+
+test('a stream of all messages that cannot take them is a setting, and counts no attempt', async ({
+  database,
+  sluice,
+  queue,
+  log,
+  broker,
+}) => {
+  await broker.client.set('shop', 'no stream')
+  await put(sluice, queue, [1, 2], { orderingKey: 'a' })
+  const to = redis({ url: broker.server.url, stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: expect.stringMatching(/^stream "shop": WRONGTYPE .*\. Name the key of a stream$/),
+  })
+  expect(await database.sql(ATTEMPTS, [queue])).toEqual([1, 2].map((payload) => ({ payload, attempt: 0 })))
+  await broker.client.del('shop')
+  await untilEmpty(database, queue)
+  await running.drain()
+  expect(await bodiesIn(broker, 'shop')).toEqual([1, 2])
 })
 
 test('messages wait for memory, and none counts an attempt', async ({ database, sluice, queue, log, broker }) => {
@@ -142,6 +167,7 @@ test('a stream that is closed to the login fails its own messages alone', async 
   database,
   sluice,
   queue,
+  log,
   broker,
 }) => {
   const { server, client } = broker
@@ -164,6 +190,12 @@ test('a stream that is closed to the login fails its own messages alone', async 
   expect((await relay.runOnce()).counts).toMatchObject({ acked: 2, retried: 1 })
   expect((await bodiesIn(broker, 'shop')).toSorted()).toEqual(['shop:1', 'shop:2'])
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 'bank:1', attempt: 1 }])
+  await put(sluice, queue, ['bank:2'])
+  const all = redis({ url: `redis://relay:secret@127.0.0.1:${server.port}`, stream: 'bank' })
+  await sluice.relay(queue, { to: all }).runOnce()
+  expect(log.of('relay.unavailable')).toMatchObject([
+    { cause: 'settings', error: expect.stringMatching(/^stream "bank": NOPERM .*\. Permit it to the login/) },
+  ])
 })
 
 test('a wrong password is a setting, and a server that is not there an outage', async ({
@@ -179,8 +211,17 @@ test('a wrong password is a setting, and a server that is not there an outage', 
   await sluice.relay(queue, { to }).runOnce()
   expect(log.of('relay.unavailable')).toMatchObject([
     { cause: 'settings', error: expect.stringMatching(/^WRONGPASS .*\. Correct the login in url or connection$/) },
-    { cause: 'outage', error: expect.stringContaining('ECONNREFUSED') },
+    { cause: 'outage', error: expect.stringMatching(new RegExp(`^127.0.0.1:${server.port}: connect ECONNREFUSED`)) },
   ])
+})
+
+test('a server that accepts a connection and says nothing is named', async () => {
+  const silent = createServer(() => undefined).listen(0, '127.0.0.1')
+  onTestFinished(() => void silent.close())
+  await once(silent, 'listening')
+  const { port } = silent.address() as AddressInfo
+  const to = redis({ url: `redis://user:secret@127.0.0.1:${port}`, stream: 'shop' })
+  await expect(opened(to, AbortSignal.timeout(100))).rejects.toThrow(`127.0.0.1:${port}: no connection in time`)
 })
 
 test('a replica does not take messages, and with replicas a message is confirmed when they have it', async ({
@@ -243,7 +284,7 @@ test('a wait for replicas that is broken off confirms nothing', async ({ databas
   const waiting = async () =>
     /^id=(\d+) .*name=sluice .*flags=b /m.exec(String(await broker.client.client('LIST')))?.[1]
   await broker.client.client('UNBLOCK', await waitFor(waiting, { what: 'the wait for a replica' }))
-  expect(await log.first('relay.unavailable')).toMatchObject({ error: 'Error: too few replicas have it' })
+  expect(await log.first('relay.unavailable')).toMatchObject({ error: 'too few replicas have it' })
   expect(await database.sql(ATTEMPTS, [queue])).toEqual([{ payload: 1, attempt: 0 }])
   await running.drain()
 })

@@ -10,6 +10,10 @@ import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** A worker whose heartbeats soon tell what is new. */
+const HINTS = {
+  settings: 'change what the error says; the relay then goes on by itself',
+  outage: 'check that the destination runs and that the worker can reach it; the relay then goes on by itself',
+} as const
 const test = base
   .extend('to', () => new MemoryDestination())
   .extend('sluice', ({ database, queue }) => startTestSluice(database, { name: `w.${queue}`, pollInterval: '100ms' }))
@@ -205,7 +209,7 @@ describe('while no relay of a queue reaches its destination', () => {
         error: 'no permission',
         retryAt: expect.any(String),
       },
-      remedy: `SELECT * FROM sluice.relays WHERE queue = '${queue}';`,
+      remedy: `SELECT * FROM sluice.relays WHERE queue = '${queue}'; -- ${HINTS.settings}`,
     })
     const ofQueue = await sluice.operate.queues.explain(queue)
     expect(words(ofQueue)).toEqual(['destination_unavailable', 'due_now'])
@@ -217,40 +221,42 @@ describe('while no relay of a queue reaches its destination', () => {
     await running.drain()
   })
 
-  test('status and the doctor find it after five minutes, and the queue is not stuck', async ({
-    database,
-    sluice,
-    queue,
-    to,
-  }) => {
-    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 360_000 })
-    onTestFinished(() => void vi.useRealTimers())
-    to.answer = () => ({ kind: 'unavailable', cause: 'settings', error: 'no permission' })
-    await put(sluice, queue, [1, 2])
-    await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '6 minutes' WHERE queue = $1`, [queue])
-    sluice.relay(queue, { to, breaker: NEVER }).start()
-    await untilRow(database, queue, isUnavailable, 'the outage')
-    const { attention, relays } = await sluice.operate.status({ queue })
-    expect(relays).toMatchObject([{ queue, worker: `w.${queue}`, state: 'unavailable', cause: 'settings' }])
-    expect(attention).toMatchObject([
-      {
-        kind: 'relays.unavailable',
-        severity: 'wrong',
-        subject: queue,
-        messages: 2,
-        text: expect.stringMatching(
-          /^the relay of worker w\.\S+ cannot publish to its destination, memory, for 6m.*, now because of a setting: no permission$/,
-        ),
-      },
-    ])
-    expect(await found(database, 'relays')).toMatchObject([
-      {
-        severity: 'error',
-        subject: `queue ${queue}`,
-        finding: expect.stringMatching(
-          /^The relay of worker w\.\S+ cannot publish to its destination, memory, for 6m.*, now because of a setting: no permission$/,
-        ),
-      },
-    ])
-  })
+  test.for(['settings', 'outage'] as const)(
+    'status and the doctor find it after five minutes, and say what to do: %s',
+    async (cause, { database, sluice, queue, to }) => {
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 360_000 })
+      onTestFinished(() => void vi.useRealTimers())
+      to.answer = () => ({ kind: 'unavailable', cause, error: 'no permission' })
+      await put(sluice, queue, [1, 2])
+      await database.sql(`UPDATE sluice.message SET due_at = due_at - interval '6 minutes' WHERE queue = $1`, [queue])
+      sluice.relay(queue, { to, breaker: NEVER }).start()
+      await untilRow(database, queue, isUnavailable, 'the outage')
+      const because = cause === 'settings' ? ', now because of a setting' : ''
+      const said = `relay of worker w\\.\\S+ cannot publish to its destination, memory, for 6m[^,]*${because}: no permission$`
+      // The state may come before the COMMIT of the batch.
+      await waitFor(async () => (await sluice.operate.status({ queue })).queues[0]?.ready === 2, {
+        what: 'both messages',
+      })
+      const { attention, relays } = await sluice.operate.status({ queue })
+      expect(relays).toMatchObject([{ queue, worker: `w.${queue}`, state: 'unavailable', cause }])
+      expect(attention).toMatchObject([
+        {
+          kind: 'relays.unavailable',
+          severity: 'wrong',
+          subject: queue,
+          messages: 2,
+          text: expect.stringMatching(new RegExp(`^the ${said}`)),
+          remedy: `npx sluice explain ${queue} # ${HINTS[cause]}`,
+        },
+      ])
+      expect(await found(database, 'relays')).toMatchObject([
+        {
+          severity: 'error',
+          subject: `queue ${queue}`,
+          finding: expect.stringMatching(new RegExp(`^The ${said}`)),
+          remedy: `SELECT * FROM sluice.relays; -- ${HINTS[cause]}`,
+        },
+      ])
+    },
+  )
 })

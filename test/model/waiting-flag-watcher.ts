@@ -235,7 +235,7 @@ export class WatcherMoves {
     this.#next(one)
   }
 
-  /** Sleepers.#poll, and #checkFlags without its own brief lock */
+  /** Poll.#poll, and #checkFlags without its own brief lock */
   #poll(): readonly FlagMove[] {
     const { slot, flag } = this.#watcher
     const moves: FlagMove[] = []

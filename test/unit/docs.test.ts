@@ -7,7 +7,8 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const SHELVES = ['docs/start', 'docs/guides', 'docs/reference', 'docs/internals']
+const COMING_FROM = 'docs/guides/coming-from'
+const SHELVES = ['docs/start', 'docs/guides', COMING_FROM, 'docs/reference', 'docs/internals']
 const API = 'docs/reference/api'
 const PAGES = [
   '.',
@@ -25,6 +26,11 @@ const PAGES = [
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
+
+/** The queues from which a user may come, each with a page of its own. */
+const QUEUES_BEFORE = readdirSync(join(ROOT, COMING_FROM))
+  .filter((file) => file !== 'README.md')
+  .map((file) => `coming-from/${file.replace('.md', '')}`)
 
 /** Their promises are on their own pages; those of all queues are in docs/reference/guarantees.md. */
 const WITH_PROMISES = [
@@ -49,6 +55,9 @@ const PLAIN = [
   'workers',
   'messages',
   'operations',
+  'troubleshooting',
+  'telemetry',
+  'scaling',
   'operate',
   'dashboard',
   'doctor',
@@ -60,7 +69,8 @@ const PLAIN = [
   'clients',
   'cli',
   'security',
-  'coming-from',
+  'coming-from/README',
+  ...QUEUES_BEFORE,
   'changing-handlers',
   'deployment',
   'frameworks',
@@ -113,6 +123,11 @@ describe('the documentation', () => {
     expect(questions.length).toBeGreaterThanOrEqual(40)
   })
 
+  test.for(QUEUES_BEFORE)('gives a user of %s the words, a way to move over, and what Sluice does not do', (page) => {
+    const headings = headingsOf(pageOf(page))
+    expect(headings).toEqual(expect.arrayContaining(['words', 'move-over', 'what-sluice-does-not-do']))
+  })
+
   test('leads a newcomer to a working core in 4,000 words, of which the README has 1,400 at most', () => {
     const wordsOf = (path: string) => read(join(ROOT, path)).trim().split(/\s+/).length
     const steps = readdirSync(join(ROOT, 'docs/start')).map((file) => wordsOf(`docs/start/${file}`))
@@ -158,6 +173,23 @@ describe('the documentation', () => {
     expect(calls.length).toBeGreaterThan(50)
     const listed = firstCells(read(join(ROOT, 'docs/reference/operate.md'))).flatMap(callsOf)
     expect(calls.filter((call) => !listed.includes(call))).toEqual([])
+  })
+
+  test('lists every view and function of the page on SQL at its top', () => {
+    const [top = '', ...sections] = pageOf('reference/sql').split(/^(?=#{2,3} )/m)
+    const described = sections.flatMap((section) => /^#{2,3} sluice\.(\w+)\n/.exec(section)?.[1] ?? [])
+    const listed = [...top.matchAll(/\]\(#sluice(\w+)\)/g)].map(([, name = '']) => name)
+    expect(described.length).toBeGreaterThan(80)
+    expect(listed.sort()).toEqual(described.sort())
+  })
+
+  test('says in ARCHITECTURE.md what each folder of src is for', () => {
+    const page = read(join(ROOT, 'ARCHITECTURE.md'))
+    const folders = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ parentPath, name }) => `${relative(ROOT, join(parentPath, name))}/`)
+    expect(folders.length).toBeGreaterThan(50)
+    expect(folders.filter((folder) => !page.includes(`\`${folder}\``))).toEqual([])
   })
 
   test('names files that are there', () => {

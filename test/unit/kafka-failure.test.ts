@@ -7,6 +7,7 @@ import {
   UserError,
 } from '@platformatic/kafka'
 import { expect, test } from 'vitest'
+import { allWordsOf } from '../../src/basics/all-words-of.ts'
 import { unavailableCause } from '../../src/basics/unavailable-cause.ts'
 import { failureOf } from '../../src/kafka/kafka-failure.ts'
 
@@ -33,8 +34,23 @@ test.for([
 
 test('of several servers the reason is that of the one that waits for a change', () => {
   const failure = failureOf(new MultipleErrors('Cannot connect to any broker.', [lost, refused]))
-  expect(failure.message).toMatch(/^SASL authentication failed\. SASL_AUTHENTICATION_FAILED: /)
+  expect(failure.message).toMatch(
+    /^SASL authentication failed: SASL_AUTHENTICATION_FAILED: .*\. Correct connection: \{ sasl \}$/,
+  )
   expect(unavailableCause(failure)).toBe('settings')
+})
+
+test('of several servers that cannot be reached, each is named with its reason', () => {
+  const gone = new NetworkError('Connection to b:9092 failed.', {
+    cause: new Error('connect ECONNREFUSED 10.0.0.2:9092'),
+  })
+  const failure = failureOf(new MultipleErrors('Cannot connect to any broker.', [lost, gone, lost]))
+  const words = 'Connection to a:9092 failed.; b:9092: connect ECONNREFUSED 10.0.0.2:9092'
+  expect(failure.message).toBe(words)
+  // Its cause adds nothing.
+  expect(allWordsOf(failureOf(new MultipleErrors('Cannot connect to any broker.', [gone, lost])))).toBe(
+    words.split('; ').toReversed().join('; '),
+  )
 })
 
 test('a connection that ends before the login, a server that is not there and a closed client are an outage', () => {

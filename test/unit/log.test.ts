@@ -95,7 +95,7 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'error sluice: mail: inbox: nats has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
+      'error sluice: mail: inbox from nats: the broker has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: consumer billing.ack_policy: expected explicit, received "none"',
     ],
     [
       {
@@ -107,7 +107,7 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'error sluice: mail: nats has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: stream not found',
+      'error sluice: mail: relay to nats: the broker has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: stream not found',
     ],
     [
       {
@@ -119,7 +119,46 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'warn sluice: mail: nats has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: no leader',
+      'warn sluice: mail: relay to nats: the broker has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: no leader',
+    ],
+    [
+      {
+        kind: 'inbox.unavailable',
+        queue: 'mail',
+        receiver: 'nats',
+        side: 'database',
+        cause: 'outage',
+        error: 'The database cannot be reached',
+        since: new Date('2030-01-01T00:00:00Z'),
+        retryInMs: 2_000,
+      },
+      'warn sluice: mail: inbox from nats: the database has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: The database cannot be reached',
+    ],
+    [
+      { kind: 'relay.available', queue: 'mail', destination: 'nats', since: new Date('2030-01-01T00:00:00Z') },
+      'info sluice: mail: relay to nats: the broker is available again. It had not been since 2030-01-01T00:00:00.000Z',
+    ],
+    [
+      { ...ASKED, destination: 'nats', error: 'subject "a": no stream matches subject' },
+      'warn sluice: mail: message 7 (welcome) to nats, attempt 2, failed on web-1, again in 2 s: subject "a": no stream matches subject',
+    ],
+    [
+      { ...DEAD, destination: 'nats' },
+      'error sluice: mail: message 8 to nats, attempt 20, went to the dead letters on web-1, gone',
+    ],
+    [
+      {
+        kind: 'partition.stopped',
+        queue: 'mail:all',
+        destination: 'nats',
+        partition: 3,
+        position: 17,
+        type: null,
+        attempt: 1,
+        reason: 'too large',
+        error: null,
+      },
+      'error sluice: mail:all: partition 3 stops at event 17 to nats, too large',
     ],
     [
       FAILED,
@@ -208,6 +247,21 @@ describe('a line', () => {
       { kind: 'pipeline.started', queue: 'mail', mode: 'leased', concurrency: 200, batchSize: 100 },
       'info sluice: mail: started in leased mode, concurrency 200, batch size 100',
     ],
+    [
+      {
+        kind: 'pipeline.started',
+        queue: 'mail',
+        destination: 'nats',
+        mode: 'transactional',
+        concurrency: 2,
+        batchSize: 100,
+      },
+      'info sluice: mail: relay to nats started in transactional mode, concurrency 2, batch size 100',
+    ],
+    [
+      { kind: 'inbox.started', queue: 'mail', receiver: 'nats', batchSize: 100 },
+      'info sluice: mail: inbox from nats started, batch size 100',
+    ],
   ])('tells of %o', ([event, line]) => {
     expect(linesOf(event)).toEqual([line])
   })
@@ -247,6 +301,32 @@ describe('many failures', () => {
     ])
     lines.write(FAILED)
     expect(log.lines).toHaveLength(3)
+  })
+
+  test('of a broker that is out of reach do not hide that it waits for a setting now', () => {
+    const outage = {
+      queue: 'mail',
+      cause: 'outage',
+      error: 'connection refused',
+      since: new Date('2030-01-01T00:00:00Z'),
+      retryInMs: 10,
+    } as const
+    const relay = { ...outage, kind: 'relay.unavailable', destination: 'nats' } as const
+    const inbox = { ...outage, kind: 'inbox.unavailable', receiver: 'nats', side: 'database' } as const
+    const settings = { cause: 'settings', error: 'no permission' } as const
+    const lines = linesOf(
+      ...Array.from({ length: 12 }, () => [relay, inbox]).flat(),
+      { ...relay, ...settings },
+      { ...inbox, ...settings, side: 'receiver' },
+    )
+    expect(lines.filter((line) => line.startsWith('error'))).toEqual([
+      expect.stringMatching(/relay to nats: .*, now because of a setting, again in 10 ms: no permission$/),
+      expect.stringMatching(/inbox from nats: the broker .*, now because of a setting, /),
+    ])
+    expect(lines.slice(-2)).toEqual([
+      'warn sluice: mail: relay.unavailable (nats, outage): 2 more in 10 s, left out',
+      'warn sluice: mail: inbox.unavailable (database, outage): 2 more in 10 s, left out',
+    ])
   })
 
   test('say at the end how many were left out', () => {

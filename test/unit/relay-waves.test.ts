@@ -67,7 +67,7 @@ test('an adapter that throws, or gives too few verdicts, has said nothing about 
   const refuser = { ...thrower, publish: () => Promise.reject(new SluiceError('OPTION_INVALID', 'no permission')) }
   const mute = { ...thrower, publish: async () => [] }
   for (const [connection, said] of [
-    [thrower, { error: 'Error: a bug', cause: 'outage' }],
+    [thrower, { error: 'a bug', cause: 'outage' }],
     [refuser, { error: 'no permission', cause: 'settings' }],
     [mute, { error: 'expected one verdict for each message' }],
   ] as const) {

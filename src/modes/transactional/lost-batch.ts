@@ -118,7 +118,7 @@ async function write(
   { begun, batchId, connection: broken, error }: LostBatch,
   execute: Execute,
 ): Promise<Settlement | undefined> {
-  const reason = reasonOf(broken, error)
+  const reason = saidByServer(broken, error)
   const [message] = begun
   const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
   if (message !== undefined && counts) {
@@ -181,7 +181,7 @@ function isOutOfAttempts(message: DeliveredMessage | undefined, rules: AttemptRu
  * What the server said of the loss; undefined if it said nothing, or nothing about a row. A lock that was not to be had counts
  * as a reason: which locks the transaction waits for depends on what its handler has done.
  */
-function reasonOf(connection: BatchConnection, error: unknown): Error | undefined {
+function saidByServer(connection: BatchConnection, error: unknown): Error | undefined {
   if (connection.lastWords !== undefined) return connection.lastWords
   if (connection.lost !== undefined || !(error instanceof Error)) return undefined
   const state = serverErrorOf(error)?.code
