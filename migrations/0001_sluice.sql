@@ -10569,8 +10569,10 @@ $$;
 CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
-         format('No worker can enqueue its next message: %s', left(s.error, 300)),
-         format('npx sluice schedule get %s', s.name)
+         format('No worker can enqueue its next message: %s', left(s.error, 500)),
+         CASE WHEN s.error LIKE '%schedule.cron: %'
+           THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
+           ELSE format('npx sluice schedule get %s', s.name) END
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
@@ -12840,7 +12842,9 @@ BEGIN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',
       sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
-      remedy => format('npx sluice schedule get %s', s.name));
+      remedy => CASE WHEN s.error LIKE '%schedule.cron: %'
+      THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
+      ELSE format('npx sluice schedule get %s', s.name) END);
   END IF;
   IF s.paused_at IS NULL AND s.next_at IS NULL THEN
     RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,
@@ -12894,10 +12898,11 @@ $$;
 --
 -- Public functions: sluice.schema_version.
 
--- What a library may ask before it touches anything else: the schema's version, and the oldest library schema
--- version that can still work on it. Every migration replaces this function.
-CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT 1, 1';
+-- What a library may ask before it touches anything else: the schema's version, the oldest library schema version that
+-- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
+-- migration replaces this function.
+CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '258cc1f7cd5b'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$
