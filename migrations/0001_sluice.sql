@@ -8884,7 +8884,7 @@ $$);
 -- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.relays, sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
+-- sluice.relays, sluice.inboxes, sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -9058,7 +9058,9 @@ SELECT w.id AS worker_id, w.name AS worker, q.key AS queue,
        (q.value #>> '{handling,p99Ms}')::double precision * interval '1 millisecond' AS handling_p99,
        (q.value #>> '{handling,maxMs}')::double precision * interval '1 millisecond' AS handling_max,
        w.seen_at AS as_of
-FROM sluice.worker w CROSS JOIN LATERAL jsonb_each(w.statistics) AS q (key, value);
+FROM sluice.worker w CROSS JOIN LATERAL jsonb_each(w.statistics) AS q (key, value)
+-- A queue into which an inbox of the process enqueues may have no consumer there.
+WHERE q.value ? 'acked';
 SELECT sluice_private.describe('{worker_statistics}', $$
 *: What each worker process has done in each queue, as of its last heartbeat.
 worker_id: The worker's number.
@@ -9080,22 +9082,35 @@ handling_max: None took longer.
 as_of: The heartbeat that wrote these numbers, or a later one.
 $$);
 
--- A login that may work may write anything into its row, and one row must not break the view.
+-- What a heartbeat says of a relay or of an inbox: whether what is at the other end is within reach. No row: it says nothing. A
+-- login that may work may write anything into its row, and one row must not break the views.
+CREATE FUNCTION sluice_private.read_peer(said jsonb) RETURNS TABLE (
+  system text, state text, side text, since timestamptz, cause text, error text, retry_at timestamptz
+)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT said ->> 'system', f.state,
+         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'side' WHEN 'database' THEN 'database' ELSE 'receiver' END END,
+         f.since,
+         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'cause' WHEN 'settings' THEN 'settings' ELSE 'outage' END END,
+         said ->> 'error',
+         CASE WHEN said @@ 'strict $.retryAtMs > 0 && $.retryAtMs < 100000000000000'
+           THEN timestamptz 'epoch' + (said ->> 'retryAtMs')::double precision * interval '1 millisecond' END
+  FROM (
+    SELECT CASE WHEN said ->> 'error' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
+           CASE WHEN said @@ 'strict $.sinceMs > 0 && $.sinceMs < 100000000000000'
+             THEN timestamptz 'epoch' + (said ->> 'sinceMs')::double precision * interval '1 millisecond' END AS since
+  ) f
+  WHERE f.since IS NOT NULL
+$$;
+
 CREATE VIEW sluice.relays AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, q.value #>> '{relay,system}' AS destination,
-       CASE WHEN q.value #>> '{relay,error}' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
-       CASE WHEN q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000'
-         THEN timestamptz 'epoch' + (q.value #>> '{relay,sinceMs}')::double precision * interval '1 millisecond' END AS since,
-       CASE WHEN q.value #>> '{relay,error}' IS NOT NULL
-         THEN CASE q.value #>> '{relay,cause}' WHEN 'settings' THEN 'settings' ELSE 'outage' END END AS cause,
-       q.value #>> '{relay,error}' AS error,
-       CASE WHEN q.value @@ 'strict $.relay.retryAtMs > 0 && $.relay.retryAtMs < 100000000000000'
-         THEN timestamptz 'epoch' + (q.value #>> '{relay,retryAtMs}')::double precision * interval '1 millisecond' END AS retry_at,
-       w.seen_at AS as_of
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS destination, p.state, p.since, p.cause, p.error,
+       p.retry_at, w.seen_at AS as_of
 FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
 CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'relay') p
 -- What a worker that is gone or hangs has written last says nothing about now.
-WHERE v.alive AND NOT v.stale AND q.value @@ 'strict $.relay.sinceMs > 0 && $.relay.sinceMs < 100000000000000';
+WHERE v.alive AND NOT v.stale;
 SELECT sluice_private.describe('{relays}', $$
 *: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
 queue: The queue.
@@ -9103,6 +9118,28 @@ worker_id: The worker's number.
 worker: The worker's name.
 destination: The kind of its destination, such as nats.
 state: available, or unavailable: nothing is claimed until one message gets through.
+since: Since when, by the worker's clock.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
+error: Why it is unavailable; otherwise null.
+retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
+as_of: The worker's last heartbeat. A new state comes with the next poll.
+$$);
+
+CREATE VIEW sluice.inboxes AS
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error,
+       p.retry_at, w.seen_at AS as_of
+FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'inbox') p
+WHERE v.alive AND NOT v.stale;
+SELECT sluice_private.describe('{inboxes}', $$
+*: Whether the inboxes of live workers can receive and store: one row per worker and queue, once something was tried.
+queue: The queue into which it enqueues.
+worker_id: The worker's number.
+worker: The worker's name.
+receiver: The kind of what it receives from, such as nats.
+state: available, or unavailable: it receives nothing, or stores nothing.
+side: What is of no use: receiver, what it receives from, or database, in which it cannot store. Null: it is available.
 since: Since when, by the worker's clock.
 cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
 error: Why it is unavailable; otherwise null.
@@ -10277,6 +10314,14 @@ BEGIN
 END
 $$;
 
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. by_hand: it waits for
+-- a change of what the error names.
+CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, by_hand boolean) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format(CASE WHEN by_hand THEN 'change what the error says; the %1$s then goes on by itself'
+    ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
+$$;
+
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
 -- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
 -- groups are a matter of their streams.
@@ -10356,11 +10401,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
--- What to do about a relay that is unavailable, as the comment of a remedy. Status says the same.
-CREATE FUNCTION sluice_private.relay_hint(cause text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE cause WHEN 'settings' THEN 'change what the error says; the relay then goes on by itself'
-    ELSE 'check that the destination runs and that the worker can reach it; the relay then goes on by itself' END
+-- Inboxes that have received, or stored, nothing for five minutes, because they cannot: of each queue the one that has waited
+-- longest.
+CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
+         format('The inbox of worker %s%s cannot %s its broker, %s, for %s%s: %s', i.worker,
+           CASE WHEN i.inboxes > 1 THEN format(' (and of %s)', sluice_private.counted(i.inboxes - 1, 'other')) ELSE '' END,
+           CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
+           coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
+           CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
+           sluice_private.error_line(i.error)),
+         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database')
+  FROM (
+    SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
+           row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
+    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - interval '5 minutes'
+  ) i WHERE i.place = 1
 $$;
 
 -- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
@@ -10373,7 +10430,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.relay_hint(r.cause)
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause = 'settings')
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
@@ -10512,8 +10569,10 @@ $$;
 CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
-         format('No worker can enqueue its next message: %s', left(s.error, 300)),
-         format('npx sluice schedule get %s', s.name)
+         format('No worker can enqueue its next message: %s', left(s.error, 500)),
+         CASE WHEN s.error LIKE '%schedule.cron: %'
+           THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
+           ELSE format('npx sluice schedule get %s', s.name) END
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
@@ -10624,7 +10683,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{locks,schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,inboxes,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;
@@ -11241,7 +11300,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
       'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.relay_hint(r.cause))) s
+    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.peer_hint('relay', 'destination', r.cause = 'settings'))) s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
@@ -11249,6 +11308,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
   )
   ORDER BY r.since LIMIT 3
+$$;
+
+-- No inbox of the queue can receive, or store, three at most; the doctor calls them inboxes.unavailable.
+CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
+    format('No new message comes: the inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
+      sluice_private.quoted(i.worker),
+      CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
+      coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),
+      CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(i.error),
+      CASE WHEN i.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(i.retry_at) ELSE 'is trying again' END),
+    since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
+      'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
+    remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
+      sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database'))) s
+  WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
+    SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
+  )
+  ORDER BY i.since LIMIT 3
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
@@ -12389,7 +12469,8 @@ DECLARE
     THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
     ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
-  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
+  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+    OR EXISTS (SELECT FROM sluice.inboxes i WHERE i.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
@@ -12613,7 +12694,9 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
     RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
       ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
+    RETURN QUERY SELECT * FROM sluice_private.why_inbox_unavailable(queue);
   ELSIF NOT of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_inbox_unavailable(queue);
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
   -- A group that has read all events has more to do while events that failed wait in its queue.
@@ -12759,7 +12842,9 @@ BEGIN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',
       sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
-      remedy => format('npx sluice schedule get %s', s.name));
+      remedy => CASE WHEN s.error LIKE '%schedule.cron: %'
+      THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
+      ELSE format('npx sluice schedule get %s', s.name) END);
   END IF;
   IF s.paused_at IS NULL AND s.next_at IS NULL THEN
     RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,
@@ -12813,10 +12898,11 @@ $$;
 --
 -- Public functions: sluice.schema_version.
 
--- What a library may ask before it touches anything else: the schema's version, and the oldest library schema
--- version that can still work on it. Every migration replaces this function.
-CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT 1, 1';
+-- What a library may ask before it touches anything else: the schema's version, the oldest library schema version that
+-- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
+-- migration replaces this function.
+CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '258cc1f7cd5b'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

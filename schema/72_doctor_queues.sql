@@ -113,6 +113,14 @@ BEGIN
 END
 $$;
 
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. by_hand: it waits for
+-- a change of what the error names.
+CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, by_hand boolean) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format(CASE WHEN by_hand THEN 'change what the error says; the %1$s then goes on by itself'
+    ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
+$$;
+
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
 -- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
 -- groups are a matter of their streams.
@@ -192,11 +200,23 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
--- What to do about a relay that is unavailable, as the comment of a remedy. Status says the same.
-CREATE FUNCTION sluice_private.relay_hint(cause text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE cause WHEN 'settings' THEN 'change what the error says; the relay then goes on by itself'
-    ELSE 'check that the destination runs and that the worker can reach it; the relay then goes on by itself' END
+-- Inboxes that have received, or stored, nothing for five minutes, because they cannot: of each queue the one that has waited
+-- longest.
+CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
+         format('The inbox of worker %s%s cannot %s its broker, %s, for %s%s: %s', i.worker,
+           CASE WHEN i.inboxes > 1 THEN format(' (and of %s)', sluice_private.counted(i.inboxes - 1, 'other')) ELSE '' END,
+           CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
+           coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
+           CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
+           sluice_private.error_line(i.error)),
+         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database')
+  FROM (
+    SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
+           row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
+    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - interval '5 minutes'
+  ) i WHERE i.place = 1
 $$;
 
 -- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
@@ -209,7 +229,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.relay_hint(r.cause)
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause = 'settings')
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place

@@ -127,8 +127,10 @@ $$;
 CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
-         format('No worker can enqueue its next message: %s', left(s.error, 300)),
-         format('npx sluice schedule get %s', s.name)
+         format('No worker can enqueue its next message: %s', left(s.error, 500)),
+         CASE WHEN s.error LIKE '%schedule.cron: %'
+           THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
+           ELSE format('npx sluice schedule get %s', s.name) END
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
@@ -239,7 +241,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 SET lock_timeout = '1s' SET jit = off AS $$
 DECLARE
   of_catalog text[] := '{locks,schema,owner,settings,connections}';
-  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
+  of_rows text[] := '{vacuum,bloat,horizon,notify,workers,relays,inboxes,names,consumers,failures,keys,limits,tenants,crashes,schedules,streams}';
   -- Once it has ended a part, the server's limit of time ends no other: what is left may not run without one.
   most interval := current_setting('statement_timeout')::interval;
   over boolean := false;

@@ -128,7 +128,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
       'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.relay_hint(r.cause))) s
+    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.peer_hint('relay', 'destination', r.cause = 'settings'))) s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
@@ -136,6 +136,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
   )
   ORDER BY r.since LIMIT 3
+$$;
+
+-- No inbox of the queue can receive, or store, three at most; the doctor calls them inboxes.unavailable.
+CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
+    format('No new message comes: the inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
+      sluice_private.quoted(i.worker),
+      CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
+      coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),
+      CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(i.error),
+      CASE WHEN i.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(i.retry_at) ELSE 'is trying again' END),
+    since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
+      'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
+    remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
+      sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database'))) s
+  WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
+    SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
+  )
+  ORDER BY i.since LIMIT 3
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the

@@ -50,7 +50,8 @@ DECLARE
     THEN (SELECT queue || ':' || g.name FROM sluice.stream_group g WHERE g.stream = queue ORDER BY g.name LIMIT 1)
     ELSE sluice_private.nearest_name(queue, ARRAY(SELECT DISTINCT k FROM unnest(known) AS k)) END;
 BEGIN
-  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
+  IF queue = ANY (known) OR EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue)
+    OR EXISTS (SELECT FROM sluice.inboxes i WHERE i.queue = queue) THEN
     RETURN NEXT sluice_private.say('empty', format('Queue "%s" has no message.', queue));
   ELSE
     RETURN NEXT sluice_private.say('unknown_queue',
@@ -274,7 +275,9 @@ BEGIN
     RETURN QUERY SELECT * FROM unnest(of_tenants[1:3]);
     RETURN QUERY SELECT * FROM sluice_private.flow_reasons(queue, stopped || limits,
       ARRAY(SELECT t.details ->> 'tenant' FROM unnest(of_tenants) AS t), locks);
+    RETURN QUERY SELECT * FROM sluice_private.why_inbox_unavailable(queue);
   ELSIF NOT of_group THEN
+    RETURN QUERY SELECT * FROM sluice_private.why_inbox_unavailable(queue);
     RETURN QUERY SELECT * FROM sluice_private.why_empty(queue);
   END IF;
   -- A group that has read all events has more to do while events that failed wait in its queue.

@@ -2,10 +2,11 @@
 --
 -- Public functions: sluice.schema_version.
 
--- What a library may ask before it touches anything else: the schema's version, and the oldest library schema
--- version that can still work on it. Every migration replaces this function.
-CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT 1, 1';
+-- What a library may ask before it touches anything else: the schema's version, the oldest library schema version that
+-- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
+-- migration replaces this function.
+CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '@build@'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

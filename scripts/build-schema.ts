@@ -1,5 +1,7 @@
-/** Writes migrations/0001_sluice.sql anew from the files of schema/. A test compares them. */
+/** Writes anew what is made from the files of schema/. A test compares it. */
 import { writeFileSync } from 'node:fs'
 import { joinedSchema } from './schema/joined.ts'
 
-writeFileSync(new URL('../migrations/0001_sluice.sql', import.meta.url), joinedSchema())
+const { sql, source } = joinedSchema()
+writeFileSync(new URL('../migrations/0001_sluice.sql', import.meta.url), sql)
+writeFileSync(new URL('../src/table/schema-build.ts', import.meta.url), source)

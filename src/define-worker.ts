@@ -6,6 +6,7 @@ import { type Fed, type QueueWork, readQueues } from './read-worker.ts'
 import type { RelayOptions } from './relay/options.ts'
 import type { Sluice } from './sluice.ts'
 import type { StreamDefinitions } from './streams.ts'
+import { warnIfUnrun } from './unrun-worker.ts'
 import type { WebhooksOptions } from './webhooks/options.ts'
 
 /**
@@ -36,7 +37,9 @@ export function defineWorker<
 export function defineWorker(queues: WorkerQueues<undefined, undefined>): WorkerDefinition
 export function defineWorker(first: unknown, second?: unknown): WorkerDefinition {
   const [sluice, queues] = second === undefined ? [undefined, first] : [first, second]
-  return branded({ sluice: sluice as Sluice | undefined, queues: readQueues(queues) })
+  const definition = { sluice: sluice as Sluice | undefined, queues: readQueues(queues) }
+  warnIfUnrun(definition.sluice)
+  return branded(definition)
 }
 
 /** What {@link defineWorker} returns. */

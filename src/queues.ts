@@ -119,7 +119,20 @@ export async function validatePayload(
   whose = 'its schema',
 ): Promise<unknown> {
   if (definition?.schema === undefined) return value
-  const result = await definition.schema['~standard'].validate(value)
+  return fitting(await definition.schema['~standard'].validate(value), value, what, whose)
+}
+
+/**
+ * The output of a schema.
+ *
+ * @throws SluiceError PAYLOAD_SCHEMA, as {@link validatePayload}
+ */
+export function fitting(
+  result: StandardSchemaV1.Result<unknown>,
+  value: unknown,
+  what: string,
+  whose: string,
+): unknown {
   if (result.issues === undefined) return result.value
   // The payload is not quoted, because errors get into logs. The issues are the schema's own words.
   const received = typeof value === 'object' ? describe(value) : `a ${typeof value}`

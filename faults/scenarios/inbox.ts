@@ -13,6 +13,7 @@ import { until } from '../run/until.ts'
 import { ACKS_FIRST, ACKS_WHAT_FAILED, RECEIPTS_NOT_UNIQUE } from '../twins/inbox-twins.ts'
 import { isStopped } from './freeze-worker.ts'
 import { cutBefore } from './kill-at-wire.ts'
+import { killInboxBroker } from './kill-inbox-broker.ts'
 import { untilRefused, untilUp } from './until-refused.ts'
 
 /**
@@ -95,7 +96,7 @@ export const inboxBrokerKill = scenario<WithInbox>({
   title: "SIGKILL an inbox's broker before it has the acks of a batch, and start it again",
   injections: { quick: 1, full: 6 },
   twin: RECEIPTS_NOT_UNIQUE,
-  inject: (stage) => whileStopped(stage, 'stored', () => stage.fault('broker killed', () => killAndRun(stage))),
+  inject: (stage) => killInboxBroker(stage, (act) => whileStopped(stage, 'stored', act)),
 })
 
 export const inboxRabbitmqKill = scenario<WithRabbitmq>({
@@ -105,11 +106,7 @@ export const inboxRabbitmqKill = scenario<WithRabbitmq>({
   environment: withRabbitmqInbox,
   injections: { quick: 1, full: 4 },
   twin: RECEIPTS_NOT_UNIQUE,
-  inject: (stage) =>
-    stage.fault('RabbitMQ killed', async () => {
-      await whileStopped(stage, 'stored', () => stage.environment.broker.kill())
-      await stage.environment.broker.run()
-    }),
+  inject: (stage) => killInboxBroker(stage, (act) => whileStopped(stage, 'stored', act)),
 })
 
 export const inboxRedelivery = scenario<WithInbox>({
@@ -156,11 +153,6 @@ async function whileStopped(stage: Stage<Environment>, at: Moment, act: () => Pr
   } finally {
     actor.signal('SIGCONT')
   }
-}
-
-async function killAndRun({ environment: { broker } }: Stage<WithInbox>): Promise<void> {
-  await broker.kill()
-  await broker.run()
 }
 
 /** The statement that stores a batch: with a name or, as long as the session may belong to others, without one. */

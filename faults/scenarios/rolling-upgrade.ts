@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { migrate } from '../../src/index.ts'
 import { recordMigrationSql, SCHEMA_VERSION } from '../../src/table/schema.ts'
+import { SCHEMA_BUILD } from '../../src/table/schema-build.ts'
 import { connect } from '../run/environment.ts'
 import type { WorkerActor } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
@@ -70,8 +71,8 @@ ALTER TABLE sluice.worker ADD COLUMN note_${version} text;
 ALTER TABLE sluice.batch_record ADD COLUMN note_${version} text;
 DO $$ BEGIN EXECUTE pg_get_functiondef('sluice_private.wake_inserted'::regproc); END $$;
 DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.enqueue'::regproc); END $$;
-CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, 1';
+CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+LANGUAGE sql IMMUTABLE AS $$SELECT ${version}, 1, '${SCHEMA_BUILD}'$$;
 `
 }
 

@@ -95,8 +95,8 @@ BEGIN
     sluice_private.room_of_tenant, sluice_private.wait_of_tenant, sluice_private.share_out, sluice_private.note_turn,
     sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
     sluice_worker;
-  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.relays, sluice.queue_settings, sluice.schedules TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice_private.foreign_characters,
+  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.relays, sluice.inboxes, sluice.queue_settings, sluice.schedules TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.read_peer, sluice_private.clock, sluice_private.foreign_characters,
     sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.lock_missed, sluice_private.require_settled,
     sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
     sluice_private.remove_locked, sluice_private.dead_letter_locked, sluice_private.bury_row, sluice_private.rows_of,
@@ -126,13 +126,13 @@ BEGIN
   END LOOP;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
-  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.relays, sluice.dead_letters,
+  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.relays, sluice.inboxes, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules, sluice.audit, sluice.setting, sluice.backlogs,
     sluice.held_keys, sluice.endpoints
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch_record, sluice.dedupe, sluice.kept_key, sluice.worker_activity, sluice.backlog_sample TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
+  GRANT EXECUTE ON FUNCTION sluice_private.batch_records, sluice_private.read_peer, sluice_private.clock, sluice.peek, sluice.status, sluice.activity, sluice.doctor
     TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.

@@ -152,7 +152,7 @@ export const PAGES: readonly ApiPage[] = [
     about: 'A queue, or the events of a group, published to a broker.',
     guides: '[Relays](../../guides/relay.md)',
     sections: [
-      { heading: 'Publish', names: 'Sluice.relay RelayOptions RelayFormat RelayStatus UnavailableCause' },
+      { heading: 'Publish', names: 'Sluice.relay RelayOptions RelayFormat RelayStatus PeerStatus UnavailableCause' },
       { heading: 'A destination of your own', names: 'Destination DestinationConnection OutgoingMessage Verdict' },
     ],
   },
@@ -162,7 +162,10 @@ export const PAGES: readonly ApiPage[] = [
     about: 'Messages of a broker, each enqueued once.',
     guides: '[Inbox](../../guides/inbox.md)',
     sections: [
-      { heading: 'Take in', names: 'Sluice.inbox InboxOptions ReadMessage Inbox RunningInbox InboxStatistics' },
+      {
+        heading: 'Take in',
+        names: 'Sluice.inbox InboxOptions ReadMessage Inbox RunningInbox InboxStatistics InboxStatus',
+      },
       { heading: 'By hand', names: 'Sluice.received ReceivedOptions' },
       { heading: 'A receiver of your own', names: 'Receiver ReceiverConnection ReceivedMessage' },
     ],

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { type Given, given } from '../basics/given.ts'
 import type { DeadLetterFilter, Operate } from '../index.ts'
 import { parse } from './options.ts'
 import { messageId } from './which-message.ts'
@@ -36,11 +37,11 @@ export async function readDeadFilter(
   operate: Operate,
   queue: string | undefined,
   options: DeadFilterOptions,
-): Promise<DeadLetterFilter> {
+): Promise<Given<DeadLetterFilter>> {
   const nowMs = (await operate.now()).getTime()
   const { id: names, newerThan } = options
   const ids = names && (await Promise.all(names.map((name) => messageId(operate, queue, name))))
-  return {
+  return given({
     queue,
     ids,
     type: options.type,
@@ -49,5 +50,5 @@ export async function readDeadFilter(
     error: options.error,
     diedBefore: new Date(nowMs - (options.olderThan ?? 0)),
     diedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
-  }
+  })
 }

@@ -1,4 +1,4 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
 import { addAudit } from './commands/audit.ts'
@@ -40,6 +40,7 @@ export function createProgram(): Command {
     .exitOverride()
     .addHelpText('after', HELP)
   for (const add of COMMANDS) add(program)
+  acceptYes(program)
   return program
 }
 
@@ -68,6 +69,13 @@ const COMMANDS = [
   addDashboard,
   addHelp,
 ] as const
+
+/** So that a script may give it to every command: most ask nothing, and which do is no part of what they are called for. */
+function acceptYes(to: Command): void {
+  for (const command of to.commands) acceptYes(command)
+  if (to.commands.length > 0 || to.options.some(({ long }) => long === '--yes')) return
+  to.addOption(new Option('-y, --yes', 'ignored: this command asks nothing').hideHelp())
+}
 
 /** `sluice help dead redrive`: commander's own help command takes only one word. */
 function addHelp(program: Command): void {
@@ -121,6 +129,6 @@ Passwords are best given in DATABASE_URL or a .pgpass file: others on the machin
 
 Exit codes:
   0  done
-  1  failed: the database refused or cannot be reached, something named does not exist, or you said no
+  1  failed: the database refused or cannot be reached, something named does not exist, you said no, or the doctor found an error
   2  used wrongly: an unknown command or option, an invalid value, no connection string
   3  sluice work was ended by a signal, and gave back messages that did not end in time`

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { given } from '../basics/given.ts'
 import type { Operate, WaitingFilter } from '../index.ts'
 import { WAITING_STATES } from '../message.ts'
 import { ELSEWHERE } from '../operate/waiting-filter.ts'
@@ -29,14 +30,14 @@ export function addWaitingFilter(command: Command): Command {
 export async function waitingFilterOf(operate: Operate, options: WaitingFilterOptions): Promise<WaitingFilter> {
   const nowMs = (await operate.now()).getTime()
   const { olderThan, newerThan, type, tenant, state, orderingKey } = options
-  return {
+  return given({
     type,
     tenant,
     state,
     orderingKey,
     enqueuedBefore: new Date(nowMs - (olderThan ?? 0)),
     enqueuedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
-  }
+  })
 }
 
 function stateOf(text: string): NonNullable<WaitingFilterOptions['state']> {

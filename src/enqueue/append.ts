@@ -4,6 +4,7 @@ import { appendEvent, appendEvents, type EventRow } from '../table/stream/append
 import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet } from './alphabet-check.ts'
 import { type AppendOptions, readAppendOptions } from './append-options.ts'
+import { siteOf } from './call.ts'
 import { chunksOf, type Entry, namesAt, readList } from './read-list.ts'
 import { ALONE, checkSize, type MessageNames, readPayload } from './read-payload.ts'
 import { checkOrder, during, type TransactionHost, within } from './within.ts'
@@ -41,9 +42,11 @@ export function appendOne(
 async function appendRow(context: AppendContext, tx: unknown, stream: string, entry: Entry): Promise<number> {
   checkOrder(tx, stream, 'append(tx, stream, payload)')
   const name = checkStreamName(stream, context.streams)
-  const row = await readEvent(context, name, entry, ALONE)
+  const read = readEvent(context, name, entry, ALONE)
+  const call = { words: `an append to stream ${name}`, site: read instanceof Promise ? siteOf() : undefined }
+  const row = read instanceof Promise ? await read : read
   const [position] = await context.sends.run('append', name, [row], (rows) =>
-    within(context, tx, async (execute) => {
+    within(context, tx, call, async (execute) => {
       await checkAlphabet(context.alphabet, execute, rows, () => ALONE)
       return [await appendEvent(execute, name, rows[0]!)]
     }),
@@ -74,10 +77,11 @@ async function appendRows(
 ): Promise<number[]> {
   checkOrder(tx, stream, 'append(tx, stream, payload)')
   const name = checkStreamName(stream, context.streams)
+  const call = { words: `an append to stream ${name}`, site: siteOf() }
   const rows = await readList(EVENTS, events, (entry, names) => readEvent(context, name, entry, names))
   if (rows.length === 0) return []
   return context.sends.run('append', name, rows, (marked) =>
-    within(context, tx, async (execute) => {
+    within(context, tx, call, async (execute) => {
       await checkAlphabet(context.alphabet, execute, marked, (at) => namesAt(EVENTS.name, at))
       const positions: number[] = []
       for (const chunk of chunksOf(marked)) {

@@ -14,6 +14,7 @@ import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
+import { siteOf } from './call.ts'
 import { chunksOf, namesAt, readList } from './read-list.ts'
 import { type MessageRules, readMessage } from './read-message.ts'
 import { ALONE } from './read-payload.ts'
@@ -92,9 +93,10 @@ async function insertOne(
   refuseStream(queue, context, 'take append() or appendMany()')
   const name = checkQueueName(queue, context.definitions)
   const read = readMessage(context, name, { payload, options }, ALONE)
+  const call = { words: `an enqueue to queue ${name}`, site: read instanceof Promise ? siteOf() : undefined }
   const row = read instanceof Promise ? await read : read
   const [answer] = await context.sends.run('enqueue', name, [row], (rows) =>
-    within(context, tx, (execute) =>
+    within(context, tx, call, (execute) =>
       mayHoldForeign(context.alphabet, row)
         ? checkAlphabet(context.alphabet, execute, rows, () => ALONE).then(() => insert(execute, name, rows[0]!))
         : insert(execute, name, rows[0]!),
@@ -154,11 +156,12 @@ async function insertMany(
   checkOrder(tx, queue, 'enqueue(tx, queue, payload)')
   refuseStream(queue, context, 'take append() or appendMany()')
   const name = checkQueueName(queue, context.definitions)
+  const call = { words: `an enqueue to queue ${name}`, site: siteOf() }
   const rows = await readList(MESSAGES, messages, (entry, names) => readMessage(context, name, entry, names))
   if (rows.length === 0) return []
   checkAllDeduped(rows)
   return context.sends.run('enqueue', name, rows, (marked) =>
-    within(context, tx, async (execute) => {
+    within(context, tx, call, async (execute) => {
       await checkAlphabet(context.alphabet, execute, marked, (at) => namesAt(MESSAGES.name, at))
       return insertAll(execute, name, marked)
     }),

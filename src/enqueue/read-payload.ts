@@ -1,5 +1,7 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { isPromise } from '../basics/is-promise.ts'
 import { SluiceError } from '../errors.ts'
-import { type QueueDefinition, validatePayload } from '../queues.ts'
+import { fitting, type QueueDefinition } from '../queues.ts'
 import { encodeJson } from './json.ts'
 
 /** The names of one message or event and its parts in errors. */
@@ -20,7 +22,8 @@ export interface Target {
 }
 
 /**
- * The payload as JSON. Returns a promise only if there is a schema.
+ * The payload as JSON. Returns a promise only if its schema does: an enqueue that nothing awaits is then sent at once, before
+ * the COMMIT that may follow it.
  *
  * @throws SluiceError PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
  */
@@ -29,7 +32,7 @@ export function readPayload(target: Target, value: unknown, what: string): strin
   checkSize(payload, what, target.payloadLimitBytes)
   const { definition } = target
   if (definition?.schema === undefined) return payload
-  return checkSchema(definition, target.name, payload, what).then(() => payload)
+  return checkSchema(definition.schema, target.name, payload, what)
 }
 
 /** @throws SluiceError PAYLOAD_TOO_LARGE */
@@ -46,6 +49,12 @@ export function checkSize(json: string, what: string, limit: number): void {
  * Validates the payload as JSON gives it back, because that is what the schema gets when the message is delivered. So a
  * schema that no stored payload can satisfy fails here, and not in the dead letters.
  */
-async function checkSchema(definition: QueueDefinition, name: string, payload: string, what: string): Promise<void> {
-  await validatePayload(definition, JSON.parse(payload), what, `the schema of ${name}`)
+function checkSchema(schema: StandardSchemaV1, name: string, payload: string, what: string): string | Promise<string> {
+  const value: unknown = JSON.parse(payload)
+  const fitted = (answer: StandardSchemaV1.Result<unknown>) => {
+    fitting(answer, value, what, `the schema of ${name}`)
+    return payload
+  }
+  const result = schema['~standard'].validate(value)
+  return isPromise(result) ? Promise.resolve(result).then(fitted) : fitted(result)
 }

@@ -45,7 +45,9 @@ async function write(
   checkKeys('received', options, ['retention'], "As in { retention: '30d' }")
   const retentionMs = toMsWithin('received.retention', options.retention ?? '7d', '1s')
   const key = receiptKey('received', source, id)
-  return within(context, tx, (execute) => writeReceipt(execute, name, key, retentionMs))
+  return within(context, tx, { words: `a receipt of queue ${name}` }, (execute) =>
+    writeReceipt(execute, name, key, retentionMs),
+  )
 }
 
 /** @throws SluiceError OPTION_INVALID */

@@ -1,4 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import { given } from '../basics/given.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
 import { checkQueueName } from '../queues.ts'
@@ -6,6 +7,7 @@ import { refuseStream } from '../streams.ts'
 import { orEndpointUnknown } from '../table/endpoint/endpoint-unknown.ts'
 import { type SentWebhook, sendWebhook } from '../table/endpoint/send-webhook.ts'
 import { checkAlphabet, checkText } from './alphabet-check.ts'
+import { siteOf } from './call.ts'
 import type { EnqueueContext } from './enqueue.ts'
 import { labelOf } from './labels.ts'
 import { readMessage } from './read-message.ts'
@@ -54,13 +56,12 @@ async function send(context: EnqueueContext, tx: unknown, queue: string, event: 
   }
   if (receivers.owner !== null && receivers.endpoint !== null)
     throw new SluiceError('OPTION_INVALID', 'event: expected owner or endpoint, received both. Leave one of them out')
-  const options = Object.fromEntries(
-    Object.entries({ type, headers, schemaVersion }).filter(([, value]) => value !== undefined),
-  )
-  const row = await readMessage(context, name, { payload, options }, NAMES)
+  const read = readMessage(context, name, { payload, options: given({ type, headers, schemaVersion }) }, NAMES)
+  const call = { words: `a webhook of queue ${name}`, site: read instanceof Promise ? siteOf() : undefined }
+  const row = read instanceof Promise ? await read : read
   try {
     return await context.sends.run('enqueue', name, [row], (rows) =>
-      within(context, tx, async (execute) => {
+      within(context, tx, call, async (execute) => {
         await checkAlphabet(context.alphabet, execute, rows, () => NAMES)
         await checkText(context.alphabet, execute, receivers.owner, 'event.owner')
         await checkText(context.alphabet, execute, receivers.endpoint, 'event.endpoint')

@@ -10,6 +10,7 @@ import { expected, SluiceError } from '../errors.ts'
 import { schemaMissing } from '../table/schema-missing.ts'
 import type { Execute } from '../table/statement.ts'
 import { isOfGroup, ofGroup } from '../table/stream/group-queue.ts'
+import { atSite, type Call } from './call.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import type { OwnTransaction } from './open-transaction.ts'
 import { DURING } from './own-symbols.ts'
@@ -32,14 +33,15 @@ export interface TransactionHost {
 export async function within<T>(
   host: TransactionHost,
   tx: unknown,
+  call: Call,
   work: (execute: Execute) => Promise<T>,
 ): Promise<T> {
   try {
     if (tx === ownTransaction) return await host.inOwnTransaction(work)
-    const found = executorOf(tx)
+    const found = executorOf(tx, call)
     return await work(found instanceof Promise ? await found : found)
   } catch (error) {
-    throw explained(error)
+    throw atSite(explained(error), call)
   }
 }
 

@@ -2,8 +2,8 @@ import type { Message } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { SettledMessage } from '../settle/settled-messages.ts'
-import type { HasDestination } from '../statistics/destination-state.ts'
 import type { Meter } from '../statistics/meter.ts'
+import type { HasPeer } from '../statistics/peer-state.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Instruments } from '../telemetry/instrument.ts'
@@ -28,7 +28,7 @@ export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
 }
 
 /** While what is behind it is out of reach nothing is claimed, and so no transaction is open. */
-export interface Outlet extends HasDestination {
+export interface Outlet extends HasPeer {
   /** No further claim may leave with a COMMIT. */
   readonly isDown: boolean
   /** Waits until something may be claimed. Undefined: nothing is claimed this time. */

@@ -36,6 +36,7 @@ export class Deadline {
   #heard: Heard<never> | undefined
   #sender: StatementSender | undefined
   #stopped: Stopped | undefined
+  #readOwnEnd = false
 
   constructor(all: Common) {
     this.#all = all
@@ -71,6 +72,7 @@ export class Deadline {
     const time = new CallTime()
     this.#time = time
     this.#running = messages
+    this.#readOwnEnd = false
     return time
   }
 
@@ -130,7 +132,12 @@ export class Deadline {
   /** The time of the handler that runs is up. */
   late(): void {
     const { subject, timeoutMs } = this.#all
-    this.abort(handlerTimeout(subject, timeoutMs, this.#sender?.awaitsAnswer === true))
+    this.abort(handlerTimeout(subject, timeoutMs, this.#sender?.awaitsAnswer === true, this.#readOwnEnd))
+  }
+
+  /** The handler that runs has read when its own pipeline ends. */
+  readOwnEnd(): void {
+    this.#readOwnEnd = true
   }
 
   /** The batch has no more handlers. */

@@ -2,16 +2,21 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { SluiceError } from '../errors.ts'
 import type { Meter } from '../statistics/meter.ts'
 
+interface DeadlineOfHandlers {
+  readonly isCalling: boolean
+  readOwnEnd(): void
+}
+
 /** Where handlers are called, one after another. What they leave behind stays there. */
 export class Inside {
   /** Of the consumer whose handlers they are. */
   readonly meter: Meter
   /** The handler that waits for them: of a `runOnce` in a handler. */
   readonly outer: Inside | undefined
-  readonly #deadline: { readonly isCalling: boolean }
+  readonly #deadline: DeadlineOfHandlers
   #left = false
 
-  constructor(meter: Meter, deadline: { readonly isCalling: boolean }, outer: Inside | undefined) {
+  constructor(meter: Meter, deadline: DeadlineOfHandlers, outer: Inside | undefined) {
     this.meter = meter
     this.outer = outer
     this.#deadline = deadline
@@ -20,6 +25,11 @@ export class Inside {
   /** Whether a handler that was called here is still running. */
   get isCalling(): boolean {
     return !this.#left && this.#deadline.isCalling
+  }
+
+  /** The handler that runs here has read when its own pipeline ends. */
+  readOwnEnd(): void {
+    this.#deadline.readOwnEnd()
   }
 
   /** No other handler is called here. */
@@ -59,6 +69,15 @@ export function leaveInside(): void {
 export function handlerInside(): Inside | undefined {
   const inside = callers?.getStore()
   return inside?.isCalling ? inside : undefined
+}
+
+/**
+ * The end of a consumer is read. In one of its own handlers an `await` of that lasts until the handler's time is up, which can only be
+ * said then: a handler that observes the end does no wrong.
+ */
+export function noteEndRead(of: Meter): void {
+  for (let inside = callers?.getStore(); inside?.isCalling; inside = inside.outer)
+    if (inside.meter === of) inside.readOwnEnd()
 }
 
 /** The consumers in whose handlers we are, the innermost first. */

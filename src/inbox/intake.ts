@@ -2,6 +2,7 @@ import { closed, opened } from '../basics/opened.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
+import { type HasPeer, type PeerState, worstOf } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'
 import { readBatch } from './incoming.ts'
 import type { InboxPlan } from './options.ts'
@@ -21,7 +22,7 @@ export interface InboxStatistics {
 }
 
 /** Receives one batch after another: it stores each, and acks it then. */
-export class Intake {
+export class Intake implements HasPeer {
   readonly #context: EnqueueContext
   readonly #plan: InboxPlan
   readonly #report: Report
@@ -40,6 +41,10 @@ export class Intake {
     this.#report = report
     this.#receiver = new Side('receiver', plan, report)
     this.#database = new Side('database', plan, report)
+  }
+
+  get peer(): PeerState | undefined {
+    return worstOf([this.#receiver, this.#database])
   }
 
   get counts(): InboxStatistics {
@@ -94,7 +99,7 @@ export class Intake {
     try {
       this.#connection ??= await this.#open()
       const { waitMs = 0 } = this.#connection
-      if (this.#receiver.isDoubted) proof = startTimer(() => this.#receiver.lasted(), waitMs + PROOF_MS)
+      if (!this.#receiver.isProven) proof = startTimer(() => this.#receiver.lasted(), waitMs + PROOF_MS)
       // Not AbortSignal.timeout, which lets the process end before its time where a receiver has no socket.
       if (idleMs !== undefined) timer = startTimer(() => idle.abort(), idleMs + waitMs)
       const { signal } = this.#draining

@@ -69,6 +69,7 @@ export class RunningInbox implements AsyncDisposable {
 
   async #run(): Promise<void> {
     const { signal } = this.#leaving
+    const noInbox = this.#consumers.inboxes.add(this.queue, this.#intake)
     try {
       await this.#consumers.ready(signal)
       const { queue, from, batchSize } = this.#plan
@@ -78,6 +79,8 @@ export class RunningInbox implements AsyncDisposable {
     } catch (error) {
       this.#consumers.closed(this, !signal.aborted)
       if (!signal.aborted) throw toError(error)
+    } finally {
+      noInbox()
     }
   }
 

@@ -2,17 +2,24 @@ import { allWordsOf } from '../basics/all-words-of.ts'
 import { pause } from '../basics/pause.ts'
 import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { Breaker } from '../relay/breaker.ts'
+import type { HasPeer, PeerState } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InboxPlan } from './options.ts'
 
 /** The broker, or the database: whether it is out of reach, and when it is tried again. */
-export class Side {
+export class Side implements HasPeer {
   readonly #name: 'receiver' | 'database'
   readonly #plan: InboxPlan
   readonly #report: Report
   readonly #breaker: Breaker
-  /** A connection that was open has failed for a setting, such as a permission to ack: to open another one proves nothing. */
+  /**
+   * A connection that was open has failed for a setting, such as a permission to ack, or before it had done anything: to open
+   * another one proves nothing.
+   */
   #isDoubted = false
+  /** The connection has done something, or has been open for a while. */
+  #isProven = false
+  #peer: PeerState | undefined
 
   constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
     this.#name = name
@@ -21,8 +28,12 @@ export class Side {
     this.#breaker = new Breaker(plan.breaker)
   }
 
-  get isDoubted(): boolean {
-    return this.#isDoubted
+  get peer(): PeerState | undefined {
+    return this.#peer
+  }
+
+  get isProven(): boolean {
+    return this.#isProven
   }
 
   /** It is out of reach, or does not do what it is asked. @param wasOpen it could be reached */
@@ -31,23 +42,31 @@ export class Side {
     const terms = this.#breaker.failed()
     const error = allWordsOf(thrown)
     const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
-    if (cause === 'settings' && wasOpen) this.#isDoubted = true
-    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, side: this.#name, cause, error, ...terms })
+    if (wasOpen && (cause === 'settings' || !this.#isProven)) this.#isDoubted = true
+    const about = { side: this.#name, cause, error }
+    const retryAt = new Date(Date.now() + terms.retryInMs)
+    this.#peer = { system: from.system, since: terms.since, failure: { ...about, retryAt } }
+    this.#report({ kind: 'inbox.unavailable', queue, receiver: from.system, ...about, ...terms })
   }
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
   reached(): void {
-    if (!this.#isDoubted) this.#tell(this.#breaker.reached())
+    this.#isProven = false
+    if (this.#isDoubted) return
+    this.#peer ??= { system: this.#plan.from.system, since: new Date(), failure: null }
+    this.#tell(this.#breaker.reached())
   }
 
   /** It has done what it is asked, without an error, for a while. */
   lasted(): void {
     this.#isDoubted = false
     this.reached()
+    this.#isProven = true
   }
 
   answered(): void {
     this.#isDoubted = false
+    this.#isProven = true
     this.#tell(this.#breaker.answered())
   }
 
@@ -59,6 +78,7 @@ export class Side {
   #tell(since: Date | undefined): void {
     if (since === undefined) return
     const { queue, from } = this.#plan
+    this.#peer = { system: from.system, since: new Date(), failure: null }
     this.#report({ kind: 'inbox.available', queue, receiver: from.system, side: this.#name, since })
   }
 }

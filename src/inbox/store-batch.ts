@@ -34,7 +34,7 @@ export async function storeBatch(
     const received = receivedRows(context, batch, marked)
     if (received !== undefined)
       return atOnce(context, (execute) => enqueueReceived(execute, plan.queue, received, plan.retentionMs))
-    return within(context, ownTransaction, async (execute) => {
+    return within(context, ownTransaction, { words: 'a batch of an inbox' }, async (execute) => {
       const fresh = await freshOf(execute, plan, batch)
       letters = await buryAll(execute, plan.queue, fresh)
       return insertAll(context, execute, plan.queue, rowsOf(batch, marked, fresh))

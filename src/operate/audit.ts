@@ -87,14 +87,21 @@ export type Audit<Definitions extends QueueDefinitions | undefined = undefined> 
   list(options?: AuditOptions<QueueName<Definitions>>): Promise<AuditPage>
 
   /**
-   * Says for how many milliseconds actions are kept, or changes it; maintenance removes them after that. At first it is 90 days.
+   * Says for how many milliseconds actions are kept; maintenance removes them after that. At first it is 90 days.
    *
-   * @param duration a day to 100 years. Without it nothing changes
+   * @throws SluiceError as {@link Operate}
+   */
+  keep(): Promise<number>
+
+  /**
+   * Changes for how long actions are kept, and returns it in milliseconds.
+   *
+   * @param duration a day to 100 years
    * @throws SluiceError as {@link Operate}
    *
    * @example await sluice.operate.audit.keep('365d')
    */
-  keep(duration?: Duration): Promise<number>
+  keep(duration: Duration): Promise<number>
 }
 
 /** Answers the calls of {@link Audit}. */
@@ -112,9 +119,10 @@ export class AuditInDatabase implements Audit {
     return search.id === null ? this.#operations.read(read) : this.#operations.count(read)
   }
 
-  async keep(duration?: Duration): Promise<number> {
-    if (duration === undefined) return this.#operations.read(readAuditKeep)
-    const keepMs = toMsWithin('audit.keep', duration, '1d')
+  /** An undefined duration is a variable without a value, and no question. */
+  async keep(...given: readonly [duration?: Duration]): Promise<number> {
+    if (given.length === 0) return this.#operations.read(readAuditKeep)
+    const keepMs = toMsWithin('audit.keep', given[0], '1d')
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
     return keepMs
   }

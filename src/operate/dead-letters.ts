@@ -1,5 +1,6 @@
 import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
+import type { Given } from '../basics/given.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { SluiceError } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
@@ -16,7 +17,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { cursorByTime, ids, instant, limit, readFields, text, unchecked } from './options.ts'
+import { cursorByTime, ids, instant, limit, readFields, refuseUndefined, text, unchecked } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -46,10 +47,13 @@ export interface DeadLettersOptions<Name extends string = string> extends DeadLe
   readonly after?: string | null | undefined
 }
 
-/** Which dead letters to change: those of one queue, or, with `allQueues: true`, of all. */
+/**
+ * Which dead letters to change: those of one queue, or, with `allQueues: true`, of all. A filter that is there and undefined is
+ * refused, because without it more of them match.
+ */
 export type DeadLetterChoice<Name extends string = string> =
-  | (DeadLetterFilter<Name> & { readonly queue: Name; readonly allQueues?: undefined })
-  | (DeadLetterFilter<Name> & { readonly queue?: undefined; readonly allQueues: true })
+  | (Given<Omit<DeadLetterFilter, 'queue'>> & { readonly queue: Name; readonly allQueues?: undefined })
+  | (Given<Omit<DeadLetterFilter, 'queue'>> & { readonly queue?: undefined; readonly allQueues: true })
 
 /** How to change dead letters. */
 export interface DeadLetterChangeOptions {
@@ -163,6 +167,7 @@ export class DeadLettersInDatabase implements DeadLetters {
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
     const readers = { ...this.#filter, allQueues: unchecked }
     const { allQueues, ...match } = readFields(what, choice, readers, `As in ${what}({ queue: 'emails' })`)
+    refuseUndefined(what, choice, Object.keys(FILTER))
     checkKeys(what, options, ['tx'])
     if ((match.queue === null) === (allQueues === true)) return match
     const received = match.queue === null ? 'neither' : 'both'

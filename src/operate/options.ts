@@ -24,6 +24,18 @@ export function readFields<Readers extends Readonly<Record<string, Reader<unknow
   return Object.fromEntries(values) as FieldsOf<Readers>
 }
 
+/**
+ * Refuses a filter of a change that is there and undefined: the variable has no value by mistake, and without the filter the
+ * change would take in what it is to spare.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
+export function refuseUndefined(what: string, filter: object, names: readonly string[]): void {
+  const empty = names.find((name) => Object.hasOwn(filter, name) && Reflect.get(filter, name) === undefined)
+  if (empty === undefined) return
+  throw expected('OPTION_INVALID', `${what}.${empty}`, 'a value', undefined, 'Leave the name out to match all')
+}
+
 /** Null: none is given. */
 export const text: Reader<string | null> = (value, what) => {
   if (value === undefined) return null

@@ -251,13 +251,13 @@ export class QueuesInDatabase implements Queues {
     return this.#operations.change((execute) => resumeQueue(execute, name, by), tx)
   }
 
-  async clear(queue: string, filter: WaitingFilter = {}): Promise<number> {
+  async clear(queue: string, ...filter: readonly [filter?: WaitingFilter]): Promise<number> {
     const name = this.#operations.queue(queue)
     const match = readWaitingFilter('queues.clear', filter, "As in queues.clear('emails', { type: 'order.paid' })")
     return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
   }
 
-  async move(from: string, to: string, filter: WaitingFilter = {}): Promise<Moved> {
+  async move(from: string, to: string, ...filter: readonly [filter?: WaitingFilter]): Promise<Moved> {
     // The code need not define a wrong name.
     const [source, target] = [checkQueueName(from, undefined), this.#operations.queue(to)]
     if (source === target) throw expected('OPTION_INVALID', 'queues.move.to', 'another queue', to)

@@ -9,6 +9,7 @@ import { checkQueueName, type InputOf, type QueueDefinitions, type QueueName } f
 import { checkScheduleName, readDefinition, type ScheduleDefinition } from '../schedules/definition.ts'
 import type { Times } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
+import { defineAgain, timingRefused } from '../schedules/timing-refused.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { type Explanation, explainSchedule } from '../table/operate/explanations.ts'
 import { readClockUs } from '../table/operate/instants.ts'
@@ -243,13 +244,12 @@ function unknownSchedule(name: string, cause?: unknown): SluiceError {
   return new SluiceError('SCHEDULE_UNKNOWN', `${sentence}. See schedules.list()`, { cause })
 }
 
-async function timesOfStatus({ name, cron, everyMs, zone }: ScheduleStatus): Promise<Times> {
+async function timesOfStatus({ name, queue, cron, everyMs, zone }: ScheduleStatus): Promise<Times> {
+  const timing = cron === null ? { cron, everyMs: everyMs ?? 0, zone } : { cron, everyMs: null, zone }
   try {
-    return await timesOf(cron === null ? { cron, everyMs: everyMs ?? 0, zone } : { cron, everyMs: null, zone })
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const sentence = `Schedule "${name}": expected a cron expression and a time zone that this process knows: ${reason.replace(/\.$/, '')}`
-    throw new SluiceError('OPTION_INVALID', `${sentence}. Define it again`, { cause })
+    return await timesOf(timing)
+  } catch (error) {
+    throw timingRefused(timing, error, defineAgain(name, queue))
   }
 }
 

@@ -1,27 +1,35 @@
+import { checkKeys } from '../basics/check-keys.ts'
 import { type MessageState, WAITING_STATES } from '../message.ts'
 import type { WaitingMatch } from '../table/operate/waiting-match.ts'
-import { flag, instant, oneOf, readFields, text } from './options.ts'
+import { flag, instant, oneOf, readFields, refuseUndefined, text } from './options.ts'
 
 /**
  * Which messages `operate.queues.clear` removes and `operate.queues.move` moves: those that match everything given and are not
- * in flight.
+ * in flight. One that is there and undefined is refused, because without it more messages match.
  */
 export interface WaitingFilter {
-  readonly type?: string | undefined
-  readonly orderingKey?: string | undefined
-  readonly tenant?: string | undefined
-  readonly state?: Exclude<MessageState, 'in_flight' | 'dead'> | undefined
+  readonly type?: string
+  readonly orderingKey?: string
+  readonly tenant?: string
+  readonly state?: Exclude<MessageState, 'in_flight' | 'dead'>
   /** Only those that were enqueued before this instant, by the database's clock. */
-  readonly enqueuedBefore?: Date | undefined
+  readonly enqueuedBefore?: Date
   /** Only those that were enqueued at this instant or later. */
-  readonly enqueuedAfter?: Date | undefined
+  readonly enqueuedAfter?: Date
   /** Only counts them. @default false */
   readonly dryRun?: boolean | undefined
 }
 
-/** @throws SluiceError OPTION_INVALID */
-export function readWaitingFilter(what: string, filter: WaitingFilter, remedy: string): WaitingMatch {
-  return readFields(what, filter, FILTER, remedy)
+/**
+ * @param given the filter, if there is one: an undefined one is refused
+ * @throws SluiceError OPTION_INVALID
+ */
+export function readWaitingFilter(what: string, given: readonly unknown[], remedy: string): WaitingMatch {
+  const filter = given.length === 0 ? {} : given[0]
+  checkKeys(what, filter, Object.keys(FILTER), remedy)
+  const { dryRun, ...match } = readFields(what, filter, FILTER, remedy)
+  refuseUndefined(what, filter, Object.keys(match))
+  return { ...match, dryRun }
 }
 
 /** For the states of messages that do not wait: what acts on them. */

@@ -7,7 +7,7 @@ import { startTimer } from '../basics/start-timer.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
-import { metersInside, waitForHandlers } from '../handle/inside.ts'
+import { metersInside, noteEndRead, waitForHandlers } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { MODES } from '../plan/resolve.ts'
 import type { Share } from '../process/connection-plan.ts'
@@ -34,12 +34,6 @@ export class RunningPipeline implements AsyncDisposable {
   readonly queue: string
   /** What happens in the pipelines of this queue in this process. */
   readonly events: Observable<SluiceEvent>
-  /**
-   * Resolves when the pipeline has ended. Rejects if it cannot start and another attempt would not help: SCHEMA_MISSING
-   * and the like, and UNREACHABLE for a login, a database or a certificate that is refused. A database that is down is
-   * waited for, at the start and later.
-   */
-  readonly ended: Promise<void>
   readonly #plan: PipelinePlan
   readonly #consumers: Consumers
   readonly #demand: Promise<Demand>
@@ -65,7 +59,6 @@ export class RunningPipeline implements AsyncDisposable {
     this.#share = consumers.join(plan)
     this.events = consumers.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     consumers.opened(this, this.#meter)
-    this.ended = this.#ended.promise
     this.#concurrency = plan.concurrency
     this.#demand = this.#awaitDemand(handling, delayMs)
     this.#demand.then(
@@ -86,6 +79,19 @@ export class RunningPipeline implements AsyncDisposable {
   /** How much may be in flight: batches in transactional mode, messages in leased mode. */
   get concurrency(): number {
     return this.#concurrency
+  }
+
+  /**
+   * Resolves when the pipeline has ended. Rejects if it cannot start and another attempt would not help: SCHEMA_MISSING
+   * and the like, and UNREACHABLE for a login, a database or a certificate that is refused. A database that is down is
+   * waited for, at the start and later.
+   *
+   * A handler of the pipeline that awaits it waits until its time is up, because the pipeline ends after its handlers. From Node 24
+   * on the timeout says so.
+   */
+  get ended(): Promise<void> {
+    noteEndRead(this.#meter)
+    return this.#ended.promise
   }
 
   /**

@@ -39,7 +39,7 @@ export class Assembly {
     this.shared = { config, alphabet: new Alphabet(), connections, meters, instruments, sends, report }
     this.parts = new OnDemand(this.shared)
     this.enqueues = new Enqueues(producerContext(this.shared, this.parts), this.calls)
-    this.consumers = new Consumers(this.parts, connections, report, events)
+    this.consumers = new Consumers(this.shared, this.parts, events)
     this.claims = new ClaimCalls(this.shared, this.parts, this.calls)
   }
 

@@ -7,11 +7,13 @@ import type { Consumption } from '../handle/consumption.ts'
 import { metersInside } from '../handle/inside.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Meter } from '../statistics/meter.ts'
+import type { Peers } from '../statistics/peers.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
 import type { ConnectionPlan, Share } from './connection-plan.ts'
 import type { ConsumersState } from './health.ts'
 import type { OnDemand } from './on-demand.ts'
 import { RunShares } from './run-shares.ts'
+import type { Shared } from './shared.ts'
 import type { Worker } from './worker.ts'
 
 /** A pipeline, or an inbox, that runs: the stop of the Sluice drains it. */
@@ -25,6 +27,8 @@ export class Consumers {
   /** Everything that happens in this process. */
   readonly events: Observable<SluiceEvent>
   readonly report: Report
+  /** For the heartbeat. */
+  readonly inboxes: Peers
   readonly #parts: OnDemand
   readonly #connections: ConnectionPlan
   readonly #runShares: RunShares
@@ -41,11 +45,12 @@ export class Consumers {
   /** Nothing starts any more. */
   #stopping = false
 
-  constructor(parts: OnDemand, connections: ConnectionPlan, report: Report, events: Observable<SluiceEvent>) {
+  constructor({ connections, report, meters }: Shared, parts: OnDemand, events: Observable<SluiceEvent>) {
     this.#parts = parts
     this.#connections = connections
     this.#runShares = new RunShares(connections)
     this.report = report
+    this.inboxes = meters.inboxes
     this.events = events
   }
 

@@ -154,9 +154,12 @@ export class Worker {
     const demand = demandOf(this.#runtime, consumption)
     const monitor = plan.backlog && new BacklogMonitor(plan.queue, plan.backlog, this.#runtime)
     monitor?.start()
-    this.#shared.meters.open(plan.queue, meter, outlet)
+    const { meters } = this.#shared
+    meters.open(plan.queue, meter)
+    const noRelay = outlet && meters.relays.add(plan.queue, outlet)
     void demand.ended.then(() => {
-      this.#shared.meters.close(plan.queue, meter)
+      meters.close(plan.queue, meter)
+      noRelay?.()
       void monitor?.stop()
     })
     // The leases of a dead worker end when its death is found.

@@ -2,7 +2,7 @@ import { closed, opened } from '../basics/opened.ts'
 import { pause } from '../basics/pause.ts'
 import type { UnavailableCause } from '../basics/unavailable-cause.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
-import type { DestinationState } from '../statistics/destination-state.ts'
+import type { PeerState } from '../statistics/peer-state.ts'
 import { readSource } from '../table/session/source.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
@@ -31,7 +31,7 @@ export class RelayOutlet implements Outlet {
   #needsProbe = false
   /** The trial has a message. */
   #isAsked = false
-  #destination: DestinationState | undefined
+  #peer: PeerState | undefined
 
   constructor(plan: RelayPlan, report: Report, waits: boolean) {
     this.#plan = plan
@@ -44,8 +44,8 @@ export class RelayOutlet implements Outlet {
     return this.#breaker.isDown
   }
 
-  get destination(): DestinationState | undefined {
-    return this.#destination
+  get peer(): PeerState | undefined {
+    return this.#peer
   }
 
   /**
@@ -123,7 +123,7 @@ export class RelayOutlet implements Outlet {
 
   /** Without a message, as when another worker has published all, nobody knows whether the destination is back. */
   #tried(over: () => void): void {
-    if (!this.#isAsked) this.#destination = undefined
+    if (!this.#isAsked) this.#peer = undefined
     over()
   }
 
@@ -146,8 +146,8 @@ export class RelayOutlet implements Outlet {
     this.#needsProbe = false
     const { pipeline, to } = this.#plan
     const since = this.#breaker.answered()
-    if (since !== undefined || this.#destination === undefined)
-      this.#destination = { system: to.system, since: new Date(), failure: null }
+    if (since !== undefined || this.#peer === undefined)
+      this.#peer = { system: to.system, since: new Date(), failure: null }
     if (since === undefined) return
     this.#report({ kind: 'relay.available', queue: pipeline.queue, destination: to.system, since })
   }
@@ -159,7 +159,7 @@ export class RelayOutlet implements Outlet {
     const cause = said === 'settings' ? said : 'outage'
     const terms = this.#breaker.failed()
     const retryAt = new Date(Date.now() + terms.retryInMs)
-    this.#destination = { system: to.system, since: terms.since, failure: { cause, error, retryAt } }
+    this.#peer = { system: to.system, since: terms.since, failure: { cause, error, retryAt } }
     this.#report({ kind: 'relay.unavailable', queue: pipeline.queue, destination: to.system, cause, error, ...terms })
     // What is under way on it fails too. The next try begins with a new one, perhaps to another server.
     void this.close()

@@ -9,6 +9,7 @@ import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Missed } from './decide.ts'
 import type { Timing } from './times.ts'
 import { timesOf } from './times-of.ts'
+import { A_ZONE, EXAMPLES, isZone, timingRefused } from './timing-refused.ts'
 
 /** A schedule: when, and which message. Give `cron` or `every`. */
 export interface ScheduleDefinition<Name extends string = string, Payload = unknown>
@@ -127,21 +128,13 @@ async function timingOf(cron: unknown, every: unknown, zone: unknown): Promise<T
 
 function cronOf(cron: unknown): string {
   if (typeof cron === 'string' && /^[\x20-\x7e]{1,255}$/.test(cron)) return cron.trim().replaceAll(/ +/g, ' ')
-  throw expected('OPTION_INVALID', 'schedule.cron', 'a cron expression', cron, "For example '0 3 * * *'")
+  throw expected('OPTION_INVALID', 'schedule.cron', 'a cron expression', cron, EXAMPLES.cron)
 }
 
 function zoneOf(zone: unknown): string {
   if (zone === undefined) return 'UTC'
-  try {
-    if (typeof zone === 'string') {
-      new Intl.DateTimeFormat('en', { timeZone: zone })
-      return zone
-    }
-  } catch {
-    // As below.
-  }
-  const remedy = "For example 'Europe/Berlin'"
-  throw expected('OPTION_INVALID', 'schedule.zone', 'a time zone that this Node knows', zone, remedy)
+  if (isZone(zone)) return zone
+  throw expected('OPTION_INVALID', 'schedule.zone', A_ZONE, zone, EXAMPLES.zone)
 }
 
 async function checkOccurs(timing: Timing): Promise<void> {
@@ -149,9 +142,7 @@ async function checkOccurs(timing: Timing): Promise<void> {
   try {
     first = (await timesOf(timing)).after(Date.now())
   } catch (error) {
-    const reason = error instanceof Error ? error.message.replace(/^CronPattern: /, '') : String(error)
-    const sentence = expected('OPTION_INVALID', 'schedule.cron', 'a cron expression', timing.cron).message
-    throw new SluiceError('OPTION_INVALID', `${sentence}: ${reason.replace(/\.$/, '')}. For example '0 3 * * *'`)
+    throw timingRefused(timing, error, EXAMPLES)
   }
   if (first !== null) return
   const wanted = 'a cron expression with an occurrence to come'

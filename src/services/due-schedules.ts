@@ -3,8 +3,9 @@ import { startTimer } from '../basics/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { errorText, isSluiceError, toError } from '../errors.ts'
 import { decide, judgedAt, type Missed, type ScheduleDecision } from '../schedules/decide.ts'
-import type { Times } from '../schedules/times.ts'
+import type { Times, Timing } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
+import { defineAgain, timingRefused } from '../schedules/timing-refused.ts'
 import {
   failSchedule,
   fireSchedule,
@@ -135,7 +136,7 @@ export class DueSchedules implements Service<number> {
   /** How many messages this process has enqueued; undefined: another process enqueues for the schedule. */
   async #handle(row: ScheduleRow): Promise<number | undefined> {
     try {
-      const times = await timesOf(timingOf(row))
+      const times = await timesOfRow(row)
       const enqueued = row.planned ? await this.#fire(row, times) : await this.#plan(row, times)
       this.#failed.delete(row.name)
       return enqueued
@@ -211,7 +212,16 @@ const IDLE_MS = 1_000
 const STOOD_STILL_MS = 60_000
 const ANSWER_MS = 10_000
 
-function timingOf({ cron, everyMs, zone }: ScheduleRow): Parameters<typeof timesOf>[0] {
+async function timesOfRow(row: ScheduleRow): Promise<Times> {
+  const timing = timingOf(row)
+  try {
+    return await timesOf(timing)
+  } catch (error) {
+    throw timingRefused(timing, error, defineAgain(row.name, row.queue))
+  }
+}
+
+function timingOf({ cron, everyMs, zone }: ScheduleRow): Timing {
   if (cron !== null) return { cron, everyMs: null, zone }
   if (everyMs !== null) return { cron: null, everyMs, zone }
   throw new TypeError('expected a schedule with a cron expression or an interval')

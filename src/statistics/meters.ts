@@ -1,6 +1,6 @@
 import { Activity } from './activity.ts'
-import { type DestinationState, destinationJson, type HasDestination, worstOf } from './destination-state.ts'
 import { type ConsumerMetrics, Meter, type QueueStatistics } from './meter.ts'
+import { Peers } from './peers.ts'
 
 /** What this process has done since it started: counters and distributions, which only grow. */
 export interface Metrics {
@@ -14,15 +14,18 @@ export interface Metrics {
 
 /** The meters of a process, by queue. What an ended consumer has counted stays. */
 export class Meters {
+  /** Those that run. */
+  readonly relays = new Peers()
+  readonly inboxes = new Peers()
   readonly #queues = new Map<string, QueueMeters>()
   readonly #enqueued = new Map<string, number>()
   readonly #appended = new Map<string, number>()
 
-  /** A consumer begins, or a relay, which has a destination. */
-  open(queue: string, meter: Meter, relay?: HasDestination): void {
-    const meters = this.#queues.get(queue) ?? { running: new Map(), ended: new Meter(), told: undefined }
+  /** A consumer begins. */
+  open(queue: string, meter: Meter): void {
+    const meters = this.#queues.get(queue) ?? { running: new Set(), ended: new Meter() }
     this.#queues.set(queue, meters)
-    meters.running.set(meter, relay)
+    meters.running.add(meter)
   }
 
   /** The consumer has ended. */
@@ -40,7 +43,7 @@ export class Meters {
 
   readMetrics(): Metrics {
     const consumed = [...this.#queues].map(
-      ([queue, { running, ended }]) => [queue, Meter.total([ended, ...running.keys()])] as const,
+      ([queue, { running, ended }]) => [queue, Meter.total([ended, ...running])] as const,
     )
     return {
       consumed: Object.fromEntries(consumed),
@@ -51,7 +54,7 @@ export class Meters {
 
   read(): Readonly<Record<string, QueueStatistics>> {
     return Object.fromEntries(
-      [...this.#queues].map(([queue, { running, ended }]) => [queue, Meter.sum([ended, ...running.keys()])]),
+      [...this.#queues].map(([queue, { running, ended }]) => [queue, Meter.sum([ended, ...running])]),
     )
   }
 
@@ -60,30 +63,28 @@ export class Meters {
     const done = new Map<string, Activity>()
     for (const [queue, { running, ended }] of this.#queues) {
       const activity = new Activity()
-      for (const meter of [ended, ...running.keys()]) meter.takeActivity(activity)
+      for (const meter of [ended, ...running]) meter.takeActivity(activity)
       if (!activity.isEmpty) done.set(queue, activity)
     }
     return done
   }
 
-  /** A destination is in another state than the last heartbeat has told. */
+  /** A relay or an inbox is in another state than the last heartbeat has told. */
   get hasNews(): boolean {
-    return [...this.#queues.values()].some((meters) => stateOf(meters) !== meters.told)
+    return this.relays.hasNews || this.inboxes.hasNews
   }
 
   /**
-   * For the heartbeat: null if nothing has been consumed.
+   * For the heartbeat: null if there is nothing to tell.
    *
    * @param fitting makes a text such that the database can hold it
    */
   toJson(fitting: (text: string) => string): string | null {
-    if (this.#queues.size === 0) return null
-    const statistics = this.read()
-    const told = [...this.#queues].map(([queue, meters]) => {
-      meters.told = stateOf(meters)
-      return [queue, { ...statistics[queue], relay: meters.told && destinationJson(meters.told, fitting) }] as const
-    })
-    return JSON.stringify(Object.fromEntries(told))
+    const told = new Map<string, object>(Object.entries(this.read()))
+    for (const [kind, peers] of [['relay', this.relays] as const, ['inbox', this.inboxes] as const]) {
+      for (const [queue, state] of peers.tell(fitting)) told.set(queue, { ...told.get(queue), [kind]: state })
+    }
+    return told.size === 0 ? null : JSON.stringify(Object.fromEntries(told))
   }
 }
 
@@ -92,14 +93,7 @@ const MOST_NAMES = 1_000
 const OTHERS = '(others)'
 
 interface QueueMeters {
-  /** Those that publish have a destination. */
-  readonly running: Map<Meter, HasDestination | undefined>
+  readonly running: Set<Meter>
   /** The sum of those that have ended. */
   readonly ended: Meter
-  /** What the last heartbeat has told of the destination. */
-  told: DestinationState | undefined
-}
-
-function stateOf({ running }: QueueMeters): DestinationState | undefined {
-  return worstOf([...running.values()].filter((relay) => relay !== undefined))
 }

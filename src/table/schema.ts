@@ -1,4 +1,5 @@
 import { SluiceError } from '../errors.ts'
+import { SCHEMA_BUILD } from './schema-build.ts'
 import { readSchemaMissing } from './schema-missing.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
@@ -20,7 +21,8 @@ export interface InstalledSchema {
 /**
  * Reads the installed schema's version; undefined if there is none.
  *
- * @throws SluiceError SERVER_TOO_OLD before PostgreSQL 14; SCHEMA_UNRELEASED if it is older than any release.
+ * @throws SluiceError SERVER_TOO_OLD before PostgreSQL 14; SCHEMA_UNRELEASED if it is older than any release, or of another build
+ * of this version.
  */
 export async function readSchema(execute: Execute): Promise<InstalledSchema | undefined> {
   const [server] = await execute(READ_SERVER, [])
@@ -36,7 +38,11 @@ export async function readSchema(execute: Execute): Promise<InstalledSchema | un
   if (numberOf(server, 'installed') === 0) return undefined
   if (numberOf(server, 'released') === 0) throw unreleased()
   const [row] = await execute(READ_VERSION, [])
-  return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client'), serverVersion }
+  if (row === undefined) return undefined
+  const version = numberOf(row, 'version')
+  const build = textOrNull(row, 'build')
+  if (version === SCHEMA_VERSION && build !== SCHEMA_BUILD) throw otherBuild(build)
+  return { version, oldestClient: numberOf(row, 'oldest_client'), serverVersion }
 }
 
 function unreleased(): SluiceError {
@@ -44,6 +50,16 @@ function unreleased(): SluiceError {
     'SCHEMA_UNRELEASED',
     'Schema "sluice": expected one that migration 0001_sluice made, received one of the unreleased migrations from 0001_core on. ' +
       'No migration leads from it. Drop it with all that is in it, by `DROP SCHEMA sluice CASCADE`, and run `npx sluice migrate`',
+  )
+}
+
+/** Between two releases commits change the schema of one version in place. */
+function otherBuild(build: string | null): SluiceError {
+  return new SluiceError(
+    'SCHEMA_UNRELEASED',
+    `Schema "sluice": expected build ${SCHEMA_BUILD} of version ${SCHEMA_VERSION}, received ${build === null ? 'one without a build' : `build ${build}`}, ` +
+      'which another commit made. No migration leads from it. Use the package that made it, or drop the schema with all that is in it, ' +
+      'by `DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`',
   )
 }
 
@@ -109,7 +125,10 @@ SELECT current_setting('server_version_num')::integer AS version_num,
        (to_regnamespace('sluice_private') IS NOT NULL)::integer AS released`,
 )
 
-const READ_VERSION = statement('read_version', 'SELECT version, oldest_client FROM sluice.schema_version()')
+const READ_VERSION = statement(
+  'read_version',
+  `SELECT v.version, v.oldest_client, pg_catalog.to_jsonb(v) ->> 'build'::text AS build FROM sluice.schema_version() AS v`,
+)
 
 const READ_RIGHTS = statement(
   'read_rights',

@@ -1,5 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { given } from '../basics/given.ts'
 import { OUTBOUND_OPTIONS, type OutboundOptions, type OutboundPlan, resolveOutbound } from '../outbound/options.ts'
 import type { LeasedPipelineOptions, LeasedPlan } from '../plan/options.ts'
 import { resolveLeased } from '../plan/resolve.ts'
@@ -52,11 +53,6 @@ export function resolveWebhooks(queue: string, options: WebhooksOptions): Webhoo
     outbound,
     disableMs: disableAfter === false ? null : toMsWithin(`${what}.disableAfter`, disableAfter, '1h', '366d'),
   }
-}
-
-/** Those that are undefined have their defaults. */
-function given<Options extends object>(options: Options): Partial<Options> {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Partial<Options>
 }
 
 const KNOWN: readonly (keyof WebhooksOptions)[] = [

@@ -55,7 +55,7 @@ function eventOf(queue: string, { name, event, failingSince, reason }: EndpointC
 /** Payloads leave as they are stored, and do not go through the schema of their queue again. Nothing is ever out of reach as a whole. */
 const AS_STORED: Outlet = {
   isDown: false,
-  destination: undefined,
+  peer: undefined,
   enter: async () => ({ isProbe: false, over: () => undefined }),
   close: async () => undefined,
 }

@@ -184,7 +184,7 @@ describe('who acts', () => {
     }
     try {
       await client.query('BEGIN')
-      const tx = { [EXECUTE]: losesAnswers } as unknown as typeof client
+      const tx = { [EXECUTE]: () => losesAnswers } as unknown as typeof client
       await expect(sluice.operate.by('ada').queues.pause(queue, { tx })).rejects.toThrow('expected one row')
       const { rows } = await client.query(`SELECT current_setting('sluice.actor', true) AS actor`)
       expect(rows).toEqual([{ actor: '' }])

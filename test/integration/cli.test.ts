@@ -162,6 +162,7 @@ describe('sluice status', () => {
       settings: [],
       limits: [],
       relays: [],
+      inboxes: [],
       attention: [
         {
           kind: 'queues.no_worker',

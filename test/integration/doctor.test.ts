@@ -275,7 +275,7 @@ describe('the doctor', () => {
       {
         kind: 'doctor.failed',
         severity: 'unknown',
-        subject: expect.stringMatching(/doctor_workers, doctor_relays, doctor_names/),
+        subject: expect.stringMatching(/doctor_workers, doctor_relays, doctor_inboxes, doctor_names/),
       },
     ])
     await client.query('ROLLBACK')

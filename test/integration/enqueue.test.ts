@@ -95,7 +95,7 @@ describe('enqueue', () => {
 
   test('runs in the transaction of a batch', async ({ queue, tx, database }) => {
     const execute: Execute = async ({ text }, params) => (await tx.query(text, [...params])).rows
-    const id = await enqueueOne(context, { [EXECUTE]: execute }, queue, {})
+    const id = await enqueueOne(context, { [EXECUTE]: () => execute }, queue, {})
     await tx.query('COMMIT')
     expect(await rowsOf(database, queue)).toMatchObject([{ id }])
   })

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { expect, inject, onTestFinished } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
+import type { RunningPipeline } from '../../src/index.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as base } from '../support/plans/counted.ts'
@@ -239,5 +241,28 @@ test.for(['idle_in_transaction_session_timeout', 'transaction_timeout'])(
     await pipeline.runOnce()
     expect(handled).toEqual([1, 2, 3])
     expect(await payloadsOf(database, queue)).toEqual([])
+  },
+)
+
+test.skipIf(Number.parseInt(process.versions.node, 10) < 24)(
+  'the timeout of a handler that awaits the end of its own pipeline says so, and that of the next handler does not',
+  async ({ sluice, queue, log }) => {
+    const began = deferred<RunningPipeline>()
+    const running = sluice
+      .pipeline(queue, SHORT)
+      .handle(async ({ payload }, { signal }) => {
+        if (payload === 'waits') await (await began.promise).ended
+        await once(signal, 'abort')
+      })
+      .start()
+    began.resolve(running)
+    await put(sluice, queue, ['waits'])
+    const waits = await log.first('message.failed')
+    expect(waits.error).toContain(
+      'It has read `ended` of its own pipeline, which resolves only after this handler: do not await it here. Raise',
+    )
+    await put(sluice, queue, ['sleeps'])
+    const sleeps = await log.first('message.failed', ({ id }) => id !== waits.id)
+    expect(sleeps.error).toContain('received no end. Raise')
   },
 )

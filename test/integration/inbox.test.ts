@@ -504,6 +504,24 @@ describe('while something is out of reach, an inbox', () => {
     expect(from.acked).toHaveLength(1)
   })
 
+  test('is not available again by a new connection, if each of them fails before it has done anything', async ({
+    sluice,
+    queue,
+    log,
+    from,
+  }) => {
+    let failures = 3
+    from.onAck = () => {
+      if (failures-- > 0) throw new Error('no answer')
+    }
+    from.deliver(...numbered(1))
+    const running = sluice.inbox(queue, { from, breaker: QUICK }).start()
+    const { since } = await log.first('inbox.available')
+    const said = { cause: 'outage', error: 'no answer', since }
+    expect(log.of('inbox.unavailable')).toMatchObject([said, said, said])
+    await running.drain()
+  })
+
   test('is available again when a connection that was useless before lasts, also without a message', async ({
     sluice,
     queue,

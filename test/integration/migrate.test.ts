@@ -88,6 +88,29 @@ describe('migrate', () => {
     expect(await migrate(database.url)).toEqual({ applied: names, version: SCHEMA_VERSION })
   })
 
+  test.for([
+    ['of another build', 'build 0123456789ab', (database: TestDatabase) => pretend(database, OTHER_BUILD)],
+    [
+      'that has no build',
+      'one without a build',
+      (database: TestDatabase) =>
+        database.sql(`
+          DROP FUNCTION sluice.schema_version();
+          CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+          LANGUAGE sql IMMUTABLE AS 'SELECT ${SCHEMA_VERSION}, 1'`),
+    ],
+  ] as const)('says what to do with a schema of this version %s, and changes nothing', async ([, words, make]) => {
+    const database = await fresh()
+    await make(database)
+    const remedy = '`DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`'
+    const refused = { code: 'SCHEMA_UNRELEASED', message: expect.stringMatching(`received ${words}.*${remedy}`) }
+    await expect(migrate(database.url)).rejects.toMatchObject(refused)
+    await expect(checkMigration(database.url)).rejects.toMatchObject(refused)
+    await expect(checkSchema(executeOn(database))).rejects.toMatchObject(refused)
+    await database.sql('DROP SCHEMA sluice, sluice_private CASCADE')
+    expect(await migrate(database.url)).toEqual({ applied: names, version: SCHEMA_VERSION })
+  })
+
   test('says what to do where schema "sluice" was dropped alone', async () => {
     const database = await fresh()
     await database.sql('DROP SCHEMA sluice CASCADE')
@@ -196,10 +219,7 @@ describe('a check before a migration', () => {
 
   test('of an older one names whoever has kept its tables locked for long', async () => {
     const database = await fresh()
-    await database.sql(
-      `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-       LANGUAGE sql IMMUTABLE AS 'SELECT 0, 0'`,
-    )
+    await pretend(database, { version: 0, oldestClient: 0 })
     const client = new pg.Client({ connectionString: database.url, application_name: 'report' })
     await client.connect()
     onTestFinished(() => client.end())
@@ -264,8 +284,7 @@ describe('a check before a migration', () => {
 
   test('counts a prepared transaction only if it has locked something of the schema', async () => {
     const server = await startRestartableServer({ max_prepared_transactions: 3 })
-    await server.sql(`CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-      LANGUAGE sql IMMUTABLE AS 'SELECT 0, 0'`)
+    await pretend(server, { version: 0, oldestClient: 0 })
     await server.sql('CREATE TABLE mine (n integer)')
     const client = new pg.Client(server.url)
     await client.connect()
@@ -287,10 +306,7 @@ describe('a check before a migration', () => {
 
   test('of one that no longer serves this package says to upgrade it', async () => {
     const database = await fresh()
-    await database.sql(
-      `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-       LANGUAGE sql IMMUTABLE AS 'SELECT 99, 99'`,
-    )
+    await pretend(database, { version: 99, oldestClient: 99 })
     const problem = expect.stringContaining('Upgrade the package')
     expect(await checkMigration(database.url)).toMatchObject({ ready: false, version: 99, pending: [], problem })
   })
@@ -447,10 +463,15 @@ async function untilWaiting(database: TestDatabase, sessions: number): Promise<v
   await waitFor(waiting, { what: `${sessions} session(s) to wait for a lock` })
 }
 
-async function pretend(database: TestDatabase, schema: { version: number; oldestClient: number }): Promise<void> {
+const OTHER_BUILD = { version: SCHEMA_VERSION, oldestClient: SCHEMA_VERSION, build: '0123456789ab' }
+
+async function pretend(
+  database: { sql(text: string): Promise<unknown> },
+  { version, oldestClient, build = '' }: { version: number; oldestClient: number; build?: string },
+): Promise<void> {
   await database.sql(`
-    CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-    LANGUAGE sql IMMUTABLE AS 'SELECT ${schema.version}, ${schema.oldestClient}'`)
+    CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+    LANGUAGE sql IMMUTABLE AS $$SELECT ${version}, ${oldestClient}, '${build}'$$`)
 }
 
 async function migrateInProcess(url: string): Promise<MigrateResult> {

@@ -345,7 +345,24 @@ describe('a schedule that is made in SQL', () => {
       nextAt: null,
       error: expect.stringContaining('Mars/Phobos'),
     })
-    await expect(sluice.operate.schedules.next(`${name}.b`)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    const bad = await log.first('schedule.failed', ({ schedule }) => schedule === `${name}.b`)
+    const says = `schedule.cron: expected a cron expression, received "whenever": invalid configuration format`
+    expect(bad.error.message).toContain(says)
+    const again = `Define it again: npx sluice schedule set ${name}.b ${queue} --cron '0 3 * * *', or in SQL sluice.schedule(`
+    expect(bad.error.message).toContain(again)
+    await waitFor(async () => (await sluice.operate.schedules.get(`${name}.b`))?.error, { what: 'the stored error' })
+    expect((await sluice.operate.schedules.explain(`${name}.b`)).headline).toMatchObject({
+      explanation: expect.stringContaining(says),
+      remedy: `npx sluice schedule set ${name}.b ${queue} --cron '0 3 * * *' # and its other options: sluice schedule get ${name}.b`,
+    })
+    expect((await sluice.operate.doctor()).find(({ subject }) => subject === `schedule ${name}.b`)).toMatchObject({
+      finding: expect.stringContaining(again),
+      remedy: expect.stringContaining('schedule set'),
+    })
+    await expect(sluice.operate.schedules.next(`${name}.b`)).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+      message: bad.error.message,
+    })
     // Corrected, it is planned at once.
     await database.sql(`SELECT sluice.schedule($1, $2, '{}', cron => '0 0 * * *')`, [name, queue])
     await waitFor(async () => (await sluice.operate.schedules.get(name))?.nextAt, { what: 'the next occurrence' })

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { SCHEMA_VERSION } from '../../src/table/schema.ts'
+import { SCHEMA_BUILD } from '../../src/table/schema-build.ts'
 import { raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { endSessions } from '../support/servers/sessions.ts'
@@ -32,7 +33,7 @@ describe('a worker whose schema no longer serves it', () => {
 
 async function pretend(database: TestDatabase, version: number, oldestClient: number): Promise<void> {
   await database.sql(
-    `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-     LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, ${oldestClient}'`,
+    `CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
+     LANGUAGE sql IMMUTABLE AS $$SELECT ${version}, ${oldestClient}, '${SCHEMA_BUILD}'$$`,
   )
 }

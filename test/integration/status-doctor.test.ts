@@ -19,6 +19,31 @@ interface Case {
 
 const SEEN = 'UPDATE sluice.worker SET seen_at = clock_timestamp() - make_interval(secs => $1) WHERE name = $2'
 
+/** A worker says of its relay, or of its inbox, that it is unavailable. */
+const unavailable = (kind: 'relay' | 'inbox', check: string): Case => ({
+  check,
+  after: 300,
+  make: async (database, queue) => {
+    await register(database, { name: `w.${queue}`, queues: [queue], alive: true })
+    const said = { system: 'nats', sinceMs: 0, error: 'no leader', retryAtMs: 0 }
+    const statistics = JSON.stringify({ [queue]: { [kind]: said } })
+    await database.sql('UPDATE sluice.worker SET statistics = $2::text::jsonb WHERE queues = $1', [[queue], statistics])
+  },
+  lasts: `
+    UPDATE sluice.worker SET statistics = jsonb_set(statistics, ARRAY[$2::text, '${kind}', 'sinceMs'],
+      to_jsonb(floor((extract(epoch FROM clock_timestamp()) - $1::integer) * 1000)))
+    WHERE queues = ARRAY[$2::text]`,
+  except: {
+    'it is within reach again': (database, queue) =>
+      database.sql(
+        `UPDATE sluice.worker SET statistics = statistics #- ARRAY[$1::text, '${kind}', 'error'] WHERE queues = $2`,
+        [queue, [queue]],
+      ),
+    'the worker hangs': (database, queue) =>
+      database.sql(`UPDATE sluice.worker SET seen_at = now() - interval '2 minutes' WHERE queues = $1`, [[queue]]),
+  },
+})
+
 const CASES: readonly Case[] = [
   {
     check: 'queues.no_worker',
@@ -52,32 +77,8 @@ const CASES: readonly Case[] = [
     lasts: SEEN,
     except: { 'nothing was in flight': (database) => database.sql('DELETE FROM sluice.batch_record') },
   },
-  {
-    check: 'relays.unavailable',
-    after: 300,
-    make: async (database, queue) => {
-      await register(database, { name: `w.${queue}`, queues: [queue], alive: true })
-      const relay = { system: 'nats', sinceMs: 0, error: 'no leader', retryAtMs: 0 }
-      const statistics = JSON.stringify({ [queue]: { relay } })
-      await database.sql('UPDATE sluice.worker SET statistics = $2::text::jsonb WHERE queues = $1', [
-        [queue],
-        statistics,
-      ])
-    },
-    lasts: `
-      UPDATE sluice.worker SET statistics = jsonb_set(statistics, ARRAY[$2::text, 'relay', 'sinceMs'],
-        to_jsonb(floor((extract(epoch FROM clock_timestamp()) - $1::integer) * 1000)))
-      WHERE queues = ARRAY[$2::text]`,
-    except: {
-      'it is within reach again': (database, queue) =>
-        database.sql(
-          `UPDATE sluice.worker SET statistics = statistics #- ARRAY[$1::text, 'relay', 'error'] WHERE queues = $2`,
-          [queue, [queue]],
-        ),
-      'the worker hangs': (database, queue) =>
-        database.sql(`UPDATE sluice.worker SET seen_at = now() - interval '2 minutes' WHERE queues = $1`, [[queue]]),
-    },
-  },
+  unavailable('relay', 'relays.unavailable'),
+  unavailable('inbox', 'inboxes.unavailable'),
   {
     check: 'schedules.overdue',
     after: 90,

@@ -134,6 +134,7 @@ describe('formatStatus', () => {
       settings: [],
       limits: [],
       relays: [],
+      inboxes: [],
       schedules: [],
       streams: [],
       groups: [],

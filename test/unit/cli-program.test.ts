@@ -32,6 +32,23 @@ describe('the help of every command', () => {
     expect(said).toContain(words)
   })
 
+  test('every command takes --yes, also one that asks nothing', () => {
+    const refusing = commands.filter(({ commands: below, options }) => {
+      return below.length === 0 && !options.some(({ flags }) => flags === '-y, --yes')
+    })
+    expect(refusing.map(pathOf)).toEqual([])
+    expect(helpOf(commands.find((command) => pathOf(command) === 'sluice queue resume')!)).not.toContain('--yes')
+  })
+
+  test.for(commands.map((command) => [pathOf(command), command] as const))(
+    'gives each default of %s as it is typed',
+    ([, command]) => {
+      const help = helpOf(command)
+      // A duration in milliseconds is what the program keeps, and not what it reads.
+      expect(help).not.toMatch(/\(default(?!:)|\(default: \d{4,}/)
+    },
+  )
+
   test('tells the exit codes', () => {
     expect(helpOf(commands[0]!)).toMatch(/Exit codes:\n +0 +done\n +1 +failed.*\n +2 +used wrongly/)
   })

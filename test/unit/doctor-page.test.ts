@@ -11,7 +11,7 @@ const LISTED = PAGE.split('\n')
 
 /** The checks that code names in full: a name with a dot, followed by its severity or an expression for it. */
 const CHECK =
-  /'((?:schema|privileges|settings|connections|vacuum|notify|server|horizon|locks|workers|relays|queues|dead_letters|keys|limits|messages|schedules|maintenance|groups|streams|clock|pooler|doctor)\.\w+)'/g
+  /'((?:schema|privileges|settings|connections|vacuum|notify|server|horizon|locks|workers|relays|inboxes|queues|dead_letters|keys|limits|messages|schedules|maintenance|groups|streams|clock|pooler|doctor)\.\w+)'/g
 
 const SOURCES = [
   ...schemaFiles()

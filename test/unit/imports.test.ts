@@ -19,7 +19,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['outbound'],
   ['process', 'operate'],
   ['pipeline', 'rx', 'relay', 'inbox', 'webhooks'],
-  ['sluice', 'types-of', 'define-worker', 'read-worker', 'prometheus'],
+  ['sluice', 'types-of', 'define-worker', 'read-worker', 'unrun-worker', 'prometheus'],
   ['testing', 'cli', 'http', 'otel', 'kafka', 'nats', 'prisma', 'rabbitmq', 'redis', 'index'],
 ]
 

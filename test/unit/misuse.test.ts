@@ -233,6 +233,31 @@ describe('says what to do', () => {
       'received "dead". operate.deadLetters redrives and deletes dead letters',
     ],
     [
+      'a filter of a clear that has no value',
+      () => sluice.operate.queues.clear('q', { tenant: undefined as never }),
+      'queues.clear.tenant: expected a value, received undefined. Leave the name out to match all',
+    ],
+    [
+      'a clear by no filter',
+      () => sluice.operate.queues.clear('q', undefined as never),
+      "queues.clear: expected an object of options, received undefined. As in queues.clear('emails', {",
+    ],
+    [
+      'a move by no filter',
+      () => sluice.operate.queues.move('q', 'r', undefined as never),
+      "queues.move: expected an object of options, received undefined. As in queues.move('ordres', 'orders', {",
+    ],
+    [
+      'a filter of a deletion that has no value',
+      () => sluice.operate.deadLetters.delete({ queue: 'q', ids: undefined as never }),
+      'deadLetters.delete.ids: expected a value, received undefined. Leave the name out to match all',
+    ],
+    [
+      'a time to keep actions that has no value',
+      () => sluice.operate.audit.keep(undefined as never),
+      'audit.keep: expected milliseconds',
+    ],
+    [
       'unset of a setting that is none',
       () => sluice.operate.queues.settings.unset('q', ['nope' as never]),
       'settings.unset: expected only the options delay',

@@ -9,11 +9,12 @@ import { describedColumns, viewColumns } from '../support/view-columns.ts'
 
 const FILES = schemaFiles()
 
-test('migrations/0001_sluice.sql is what the files of schema/ give: npm run build:schema writes it', () => {
-  const migration = readFileSync(new URL('../../migrations/0001_sluice.sql', import.meta.url), 'utf8')
-  expect(migration === joinedSchema(), 'expected migrations/0001_sluice.sql as npm run build:schema writes it').toBe(
-    true,
-  )
+test.for([
+  ['migrations/0001_sluice.sql', 'sql'],
+  ['src/table/schema-build.ts', 'source'],
+] as const)('%s is what the files of schema/ give: npm run build:schema writes it', ([file, part]) => {
+  const text = readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+  expect(text === joinedSchema()[part], `expected ${file} as npm run build:schema writes it`).toBe(true)
 })
 
 describe('schema/', () => {

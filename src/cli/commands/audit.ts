@@ -34,7 +34,7 @@ function addAuditList(audit: Command): void {
     .description('List actions, the latest first.')
     .argument('[queue]', 'only what concerned this queue, or, as stream:group, this group', parse.queue)
     .option('--id <id>', 'only what concerned this message', parse.messageId)
-    .option('--subject <name>', 'only what concerned this dedupe key, schedule, stream or claim')
+    .option('--subject <name>', 'only what concerned this dedupe key, schedule, stream, endpoint or claim')
     .option('--action <action>', 'only this action (dead.redrive), or all of one kind (dead)')
     .option('--actor <name>', 'only what this person or login did')
     .option('--older-than <duration>', 'only what was done longer ago than this (30s, 5m, 2h, 7d)', parse.durationMs)
@@ -70,7 +70,9 @@ function addAuditKeep(audit: Command): void {
     .argument('[duration]', 'from 1d to 36525d', parse.durationMs)
     .addHelpText('after', '\nExamples:\n  $ sluice audit keep\n  $ sluice audit keep 365d')
     .action(async (keepMs: number | undefined, _: unknown, command: Command) => {
-      const ms = await operating(command, (operate) => operate.audit.keep(keepMs))
+      const ms = await operating(command, (operate) =>
+        keepMs === undefined ? operate.audit.keep() : operate.audit.keep(keepMs),
+      )
       print(`Actions are kept for ${durationWords(ms)}.`)
     })
 }
@@ -112,4 +114,4 @@ Examples:
   $ sluice audit list --json | jq -r '.[] | [.at, .actor, .action] | @tsv'
 
 ACTOR  who it was: the name given with the call, or the database user
-OF     the dedupe key, schedule, stream or claim, or else ids of messages`
+OF     the dedupe key, schedule, stream, endpoint or claim, or else ids of messages`

@@ -75,7 +75,8 @@ async function changeDead(
     if (options.dryRun) note('Nothing has changed: this is a dry run.')
     if (total === 0 || options.dryRun) return
     await assertConfirmed(`${change.verb} ${counted(total, 'dead letter')}?`, options)
-    const choice = queue === undefined ? { ...filter, queue, allQueues: true as const } : { ...filter, queue }
+    const { queue: _, ...match } = filter
+    const choice = queue === undefined ? { ...match, allQueues: true as const } : { ...match, queue }
     print(`${change.done} ${counted(await change.run(operate, choice), 'dead letter')}.`)
   })
 }

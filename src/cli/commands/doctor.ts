@@ -15,7 +15,7 @@ export function addDoctor(program: Command): void {
   program
     .command('doctor')
     .description('Look for what is wrong with this installation. It changes nothing.')
-    .option('--open-for <duration>', 'how long a transaction may be open (default 5m)', parse.durationMs)
+    .option('--open-for <duration>', 'how long a transaction may be open (default: 5m)', parse.durationMs)
     .option('--json', 'print a JSON array')
     .addHelpText('after', EXAMPLES)
     .action(doctor)

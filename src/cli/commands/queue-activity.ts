@@ -18,8 +18,8 @@ export function addQueueActivity(queue: Command): void {
     .command('activity')
     .description('Show what the workers have done in the last hours: rates, waiting times and handling times.')
     .argument('[queue]', 'only this queue, or stream:group', parse.queue)
-    .option('--since <duration>', 'how far back, up to 2d (default 1h)', parse.durationMs)
-    .option('--step <duration>', 'how long a step is (default 5m)', parse.durationMs)
+    .option('--since <duration>', 'how far back, up to 2d (default: 1h)', parse.durationMs)
+    .option('--step <duration>', 'how long a step is (default: 5m)', parse.durationMs)
     .option('--json', 'print a JSON array')
     .addHelpText('after', EXAMPLES)
     .action(async (name: string | undefined, { since, step = 300_000, json }: ActivityOptions, command: Command) => {

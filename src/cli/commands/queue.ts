@@ -27,7 +27,7 @@ export function addQueue(program: Command): void {
 function addList(queue: Command): void {
   queue
     .command('list')
-    .description('List the queues that are paused or have settings.')
+    .description('List the queues that are paused or have settings. `sluice status` lists all.')
     .option('--json', 'print a JSON array')
     .addHelpText('after', '\nExamples:\n  $ sluice queue list')
     .action(async ({ json }: JsonOptions, command: Command) => {

@@ -72,7 +72,7 @@ function addSet(schedule: Command): void {
     .argument('<name>', 'the schedule')
     .argument('<queue>', 'the queue that gets its messages', parse.queue)
     .argument('[payload]', 'the content of its messages, as JSON (default: {})', parse.json)
-    .option('--cron <expression>', 'when: five fields, or six with seconds')
+    .option('--cron <expression>', 'when: five fields, six with seconds first, or seven with years last too')
     .option('--every <duration>', 'or how often, such as 15m', duration)
     .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin (default: UTC)')
     .option('--missed <policy>', 'what to do with missed occurrences: skip (the default), last or all', missed)

@@ -23,7 +23,11 @@ export function addWork(program: Command): void {
     )
     .option('--name <name>', "the worker's name in sluice.workers (default: host:pid)")
     .option('--once', 'handle due messages, and exit when there are none')
-    .option('--drain-timeout <duration>', 'how long handlers may run after a signal', parse.durationMs, 30_000)
+    .addOption(
+      new Option('--drain-timeout <duration>', 'how long handlers may run after a signal')
+        .argParser(parse.durationMs)
+        .default(30_000, '30s'),
+    )
     .option('--health <[host:]port>', 'answer GET /livez, /readyz and /metrics', healthAddress)
     .addHelpText('after', EXAMPLES)
     .action(async (module: string, options: WorkOptions, command: Command) => {
@@ -63,7 +67,7 @@ The module's default export is what defineWorker() returns, an object with a han
 SIGTERM and SIGINT: it stops claiming and lets handlers end. A second signal gives back the messages in flight, a third kills.
 
 Exit codes:
-  0  ended by a signal after all handlers ended, or with --once when nothing was due
+  0  ended by a signal after all handlers ended or before the module had loaded, or with --once when nothing was due
   1  failed: the module cannot be loaded, the database refused, or a pipeline has stopped after an error
   2  used wrongly
   3  ended by a signal, and handlers did not end in time or a second signal came: their messages were given back`

@@ -1,18 +1,11 @@
+import { deepStack } from '../../basics/deep-stack.ts'
 import { SluiceError } from '../../errors.ts'
 
 /** The error for a client without an open transaction. Its stack reaches the caller of `enqueue`, if that has not returned. */
 export function notInTransaction(received: string, remedy: string, cause?: unknown): SluiceError {
   const message = `tx: expected an open transaction, received ${received}. ${remedy}, or pass sluice.ownTransaction`
-  const limit = Error.stackTraceLimit
-  // False, and no error, where intrinsics are frozen.
-  Reflect.set(Error, 'stackTraceLimit', limit + OWN_FRAMES)
-  const error = new SluiceError('NOT_IN_TRANSACTION', message, cause === undefined ? {} : { cause })
-  Reflect.set(Error, 'stackTraceLimit', limit)
-  return error
+  return deepStack(() => new SluiceError('NOT_IN_TRANSACTION', message, cause === undefined ? {} : { cause }))
 }
-
-/** Between `enqueue` and here are more frames than a stack has by default. */
-const OWN_FRAMES = 20
 
 /** The error for a transaction that has ended: an enqueue that nobody awaits comes after the COMMIT. */
 export function ended(received: string, remedy: string, cause?: unknown): SluiceError {

@@ -1,8 +1,10 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
+import { deepStack } from '../../basics/deep-stack.ts'
 import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
+import { atSite, type Call } from '../../enqueue/call.ts'
 import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
 import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/constraints.ts'
@@ -105,8 +107,12 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     return this.client.query<Row>(sql, [...params])
   }
 
-  get [EXECUTE](): Execute {
-    return executeOn(this.client, this.#connection.client)
+  [EXECUTE](call: Call): Execute {
+    const execute = executeOn(this.client, this.#connection.client)
+    return (statement, params) => {
+      if (!this.#open) throw closed(call)
+      return execute(statement, params)
+    }
   }
 
   /** Returns the promise for the handler. */
@@ -245,7 +251,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   #beforeQuery(text: string): void {
-    if (!this.#open) throw closed()
+    if (!this.#open) throw closed({ words: 'one' })
     if (ODD.test(text)) this.#inspect(text)
     this.#savepoint ??= this.#connection.savepoint()
   }
@@ -271,9 +277,11 @@ const MAKES_CONSTRAINTS = /deferr/i
 /**
  * Warns too: the error may be seen by no code, and it must not bring the process down with other messages in flight.
  */
-function closed(): SluiceError {
-  const what = "The handler's transaction ended with the handler: expected no statement after it, received one"
-  const error = new SluiceError('TRANSACTION_CLOSED', `${what}. Await every statement`)
+function closed(call: Call): SluiceError {
+  const what = `The handler's transaction ended with the handler: expected no statement after it, received ${call.words}`
+  const remedy = 'Await every statement and every enqueue'
+  const error = deepStack(() => new SluiceError('TRANSACTION_CLOSED', `${what}. ${remedy}`))
+  atSite(error, call)
   if (!warned) process.emitWarning(error.message, { type: 'SluiceWarning', detail: error.stack ?? '' })
   warned = true
   return error

@@ -7,6 +7,7 @@ export const AFTER_MS = {
   'queues.stuck': 60_000,
   'workers.gone': 180_000,
   'relays.unavailable': 300_000,
+  'inboxes.unavailable': 300_000,
   'schedules.overdue': 90_000,
   'groups.no_members': 60_000,
   'streams.open_append': 300_000,

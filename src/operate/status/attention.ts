@@ -13,6 +13,7 @@ export type Attention = About &
           | 'queues.limited'
           | 'queues.held'
           | 'relays.unavailable'
+          | 'inboxes.unavailable'
         readonly queue: string
       }
     | { readonly kind: 'workers.gone' | 'workers.stale'; readonly worker: string }

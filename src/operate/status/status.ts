@@ -3,9 +3,9 @@ import { readClaimedQueues } from '../../table/operate/claimed-queues.ts'
 import { type HeldKeys, readHeldKeys } from '../../table/operate/held-keys.ts'
 import { readClockUs } from '../../table/operate/instants.ts'
 import { type LimitStatus, readLimits } from '../../table/operate/limit-status.ts'
+import { type InboxStatus, type RelayStatus, readInboxes, readRelays } from '../../table/operate/peer-status.ts'
 import { readQueueSettings } from '../../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueues } from '../../table/operate/queue-status.ts'
-import { type RelayStatus, readRelays } from '../../table/operate/relay-status.ts'
 import { readSchedules, type ScheduleStatus } from '../../table/operate/schedule-status.ts'
 import { readWorkers, type WorkerStatus } from '../../table/operate/worker-status.ts'
 import type { Execute } from '../../table/statement.ts'
@@ -17,6 +17,7 @@ import {
   type StreamStatus,
 } from '../../table/stream/stream-status.ts'
 import type { Attention } from './attention.ts'
+import { attentionToInboxes } from './of-inboxes.ts'
 import { attentionToLimits, isUsedUp } from './of-limits.ts'
 import { attentionToKeys, attentionToPause, attentionToQueue, mayBeUnconsumed } from './of-queues.ts'
 import { attentionToRelays } from './of-relays.ts'
@@ -37,6 +38,8 @@ export interface Status {
   readonly limits: readonly LimitStatus[]
   /** Whether relays of live workers reach their destinations. */
   readonly relays: readonly RelayStatus[]
+  /** Whether inboxes of live workers can receive and store. */
+  readonly inboxes: readonly InboxStatus[]
   /** The first 1,000 by name. */
   readonly schedules: readonly ScheduleStatus[]
   /** All streams; of one queue none. */
@@ -59,6 +62,7 @@ export async function readStatus(execute: Execute, queue: string | null): Promis
     settings: await readQueueSettings(execute, queue),
     limits: await readLimits(execute, queue),
     relays: await readRelays(execute, queue),
+    inboxes: await readInboxes(execute, queue),
     schedules: await readSchedules(execute, { queue, name: null, limit: 1_000 }),
     streams: queue === null ? await readStreams(execute, null) : [],
     groups: queue === null ? groups : groups.filter((group) => group.queue === queue),
@@ -80,7 +84,7 @@ function attentionTo(
   unconsumed: ReadonlySet<string>,
   stopped: readonly Attention[],
 ): readonly Attention[] {
-  const { at, queues, workers, settings, limits, relays, schedules, streams, groups } = found
+  const { at, queues, workers, settings, limits, relays, inboxes, schedules, streams, groups } = found
   const ofRelays = attentionToRelays(relays, queues)
   // What waits for a limit, or for the destination of its relay, is not stuck.
   const waiting = new Set([...limits.filter(isUsedUp), ...ofRelays].map(({ queue }) => queue))
@@ -88,6 +92,7 @@ function attentionTo(
     ...queues.flatMap((queue) => attentionToQueue(queue, waiting.has(queue.queue), unconsumed.has(queue.queue))),
     ...attentionToWorkers(workers),
     ...ofRelays,
+    ...attentionToInboxes(inboxes),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
     ...stopped,

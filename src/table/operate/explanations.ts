@@ -53,6 +53,7 @@ export type ReasonWord =
   | 'crash_evidence'
   | 'worker_stale'
   | 'destination_unavailable'
+  | 'inbox_unavailable'
   | 'worker_gone'
   | 'dead'
   | 'completed'

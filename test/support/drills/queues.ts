@@ -44,6 +44,15 @@ export const QUEUE_DRILLS: Readonly<Record<string, Drill>> = {
     await stage.sluice.enqueue(client, 'orders', { order: 1 })
   },
 
+  'No message comes from the broker': async (stage) => {
+    const { sluice, worker } = stage
+    await idle(stage, 'orders-in')
+    const from = { system: 'nats', open: () => Promise.reject(new Error('no connection in time')) }
+    worker.inbox('orders-in', { from, breaker: { delay: '1h', maxDelay: '1h' } }).start()
+    const isKnown = async () => (await sluice.operate.status()).inboxes.length > 0
+    await waitFor(isKnown, { what: 'the state of the inbox' })
+  },
+
   'A message is due, and its workers pass it over': async (stage) => {
     await stage.sluice.operate.queues.pause('orders', { by: 'ada' })
     await enqueue(stage, 'orders', 1)

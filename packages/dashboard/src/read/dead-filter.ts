@@ -43,7 +43,7 @@ export function readDeadChoice(form: URLSearchParams): DeadChoice | undefined {
 /** As `operate` takes it, with an instant: what dies after it is left alone. Ids are unique among all queues. */
 export function choiceOf({ fields, ids }: DeadChoice, diedBefore: Date): DeadLetterChoice {
   const { queue, ...others } = fields
-  const match = { ...others, ids, diedBefore }
+  const match = { ...others, ...(ids !== undefined && { ids }), diedBefore }
   return queue === undefined ? { ...match, allQueues: true } : { ...match, queue }
 }
 

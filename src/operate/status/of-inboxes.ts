@@ -1,0 +1,17 @@
+import type { InboxStatus } from '../../table/operate/peer-status.ts'
+import { attentionToPeers } from './of-peers.ts'
+
+/** Of inboxes that have received, or stored, nothing for long, because they cannot. */
+export function attentionToInboxes(inboxes: readonly InboxStatus[]) {
+  return attentionToPeers(inboxes, {
+    kind: 'inboxes.unavailable',
+    what: 'inbox',
+    cannot: ({ side, receiver }) =>
+      `${side === 'database' ? 'store what it has received from' : 'receive from'} its broker, ${receiver ?? 'unnamed'},`,
+    // Its broker knows how many wait there.
+    messages: () => 0,
+    otherEnd: 'broker',
+    // A database that takes the heartbeat, and not the messages, has a reason in its error.
+    waitsForChange: ({ cause, side }) => cause === 'settings' || side === 'database',
+  })
+}

@@ -1,0 +1,65 @@
+import { durationWords } from '../../basics/duration-words.ts'
+import { counted, shortened } from '../../basics/sentences.ts'
+import type { PeerStatus } from '../../table/operate/peer-status.ts'
+import { AFTER_MS } from './after-ms.ts'
+import type { Attention } from './attention.ts'
+
+type AttentionToQueue = Extract<Attention, { readonly queue: string }>
+
+/** What differs between relays and inboxes. */
+export interface PeerWords<Status extends PeerStatus> {
+  readonly kind: 'relays.unavailable' | 'inboxes.unavailable'
+  /** As in 'relay'. */
+  readonly what: string
+  /** As in 'publish to its destination, nats,'. */
+  readonly cannot: (status: Status) => string
+  readonly messages: (status: Status) => number
+  /** As in 'destination'. */
+  readonly otherEnd: string
+  /** The error says what to change. */
+  readonly waitsForChange: (status: Status) => boolean
+}
+
+/** Of relays, or of inboxes, that have been unavailable for long: one of each queue, the one that has waited longest. */
+export function attentionToPeers<Status extends PeerStatus>(
+  all: readonly Status[],
+  words: PeerWords<Status>,
+): readonly AttentionToQueue[] {
+  const out = all.filter(({ state, forMs }) => state === 'unavailable' && forMs > AFTER_MS[words.kind])
+  const longestFirst = out.toSorted((a, b) => b.forMs - a.forMs)
+  return [...Map.groupBy(longestFirst, ({ queue }) => queue).values()].flatMap(([longest, ...others]) =>
+    longest === undefined ? [] : [unavailable(longest, others.length, words)],
+  )
+}
+
+function unavailable<Status extends PeerStatus>(
+  longest: Status,
+  others: number,
+  words: PeerWords<Status>,
+): AttentionToQueue {
+  const { kind, what, cannot, messages } = words
+  const { queue, worker, forMs, cause, error } = longest
+  const ofOthers = others > 0 ? ` (and of ${counted(others, 'other')})` : ''
+  const because = cause === 'settings' ? ', now because of a setting' : ''
+  const why = error === null ? '' : `: ${shortened(error)}`
+  return {
+    kind,
+    severity: 'wrong',
+    subject: queue,
+    queue,
+    messages: messages(longest),
+    text: `the ${what} of worker ${worker}${ofOthers} cannot ${cannot(longest)} for ${durationWords(forMs)}${because}${why}`,
+    remedy: `npx sluice explain ${queue} # ${hintOf(longest, words)}`,
+  }
+}
+
+/** The doctor and explain say the same. */
+function hintOf<Status extends PeerStatus>(
+  status: Status,
+  { what, otherEnd, waitsForChange }: PeerWords<Status>,
+): string {
+  const change = waitsForChange(status)
+    ? 'change what the error says'
+    : `check that the ${otherEnd} runs and that the worker can reach it`
+  return `${change}; the ${what} then goes on by itself`
+}
