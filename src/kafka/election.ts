@@ -14,6 +14,18 @@ export class Election {
     this.#client = client
   }
 
+  /** Does work. Returns whether it has succeeded; otherwise {@link outlast} has waited, and it may be tried again. */
+  async lets(work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work()
+      this.#sinceMs = undefined
+      return true
+    } catch (error) {
+      await this.outlast(error)
+      return false
+    }
+  }
+
   /**
    * Waits for a moment after a failure, and asks the cluster who leads now.
    *
@@ -21,12 +33,13 @@ export class Election {
    */
   async outlast(error: unknown): Promise<void> {
     this.#sinceMs ??= performance.now()
-    if (!passes(error) || performance.now() - this.#sinceMs > ELECTION_MS) throw error
+    const isTooLate = performance.now() - this.#sinceMs > ELECTION_MS
+    if (this.#client.closed || !passes(error) || isTooLate) throw error
     await pause(PAUSE_MS)
     try {
       await this.#client.metadata({ topics: this.#client.topics.current, forceUpdate: true })
     } catch (unknown) {
-      // Otherwise a server has answered that a partition has no leader.
+      // Otherwise a server has answered that a topic has no leader.
       if (isOfNetwork(unknown) || !passes(unknown)) throw unknown
     }
   }

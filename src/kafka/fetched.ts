@@ -1,6 +1,5 @@
 import type { CommitOptionsPartition, KafkaRecord, RecordsBatch } from '@platformatic/kafka'
-import type { Place } from './positions.ts'
-import { placeOf } from './record.ts'
+import { type Place, placeOf } from './record.ts'
 
 /** A record, and where it is. */
 export interface FetchedRecord extends Pick<KafkaRecord, 'key' | 'value' | 'headers'>, Place {
@@ -10,7 +9,7 @@ export interface FetchedRecord extends Pick<KafkaRecord, 'key' | 'value' | 'head
 }
 
 /** What an answer has of a partition. */
-interface PartitionData {
+export interface PartitionData {
   readonly records?: readonly RecordsBatch[] | null | undefined
   /** The transactions among them that were aborted, each with its first offset. */
   readonly abortedTransactions: readonly AbortedTransaction[] | null

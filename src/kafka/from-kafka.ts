@@ -6,11 +6,14 @@ import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
+import { FETCH_WAIT_MS } from './fetches.ts'
 import { GroupMember } from './group-member.ts'
 import { failureOf } from './kafka-failure.ts'
 import { CONNECT_MS, type KafkaClient, WITHOUT_SPACES } from './kafka-options.ts'
-import { FETCH_WAIT_MS, KafkaReceiver } from './kafka-receiver.ts'
+import { KafkaReceiver } from './kafka-receiver.ts'
+import { withPartialMetadata } from './partial-metadata.ts'
 import { wrongTopic } from './record.ts'
+import { shareOut } from './share-out.ts'
 
 /** From where an inbox receives in Kafka. */
 export interface FromKafkaOptions {
@@ -114,15 +117,22 @@ function clientOf(
     rebalanceTimeout: sessionMs,
     heartbeatInterval: Math.ceil(sessionMs / HEARTBEATS),
     heartbeatStallTimeout: sessionMs,
+    protocols: PROTOCOLS,
+    partitionAssigner: shareOut,
   })
   client.topics.trackAll(...topics)
-  return client
+  return withPartialMetadata(client)
 }
 
 /** How long a server may take that has nothing to wait for. */
 const ANSWER_MS = 5_000
 /** Less than the inbox waits for a connection. A new group waits three seconds for more members. */
 const JOIN_MS = 7_000
+/** Those of librdkafka's clients. Clients in Java have the first one by default. A group has one that all of its members know. */
+const PROTOCOLS = [
+  { name: 'range', version: 1 },
+  { name: 'roundrobin', version: 1 },
+]
 /** In a session. */
 const HEARTBEATS = 10
 /** When it is asked again where partitions are, and how many there are. */

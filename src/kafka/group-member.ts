@@ -1,16 +1,9 @@
-import { type CommitOptionsPartition, findErrorBy, type GroupAssignment } from '@platformatic/kafka'
+import { type CommitOptionsPartition, findErrorBy } from '@platformatic/kafka'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { toError } from '../errors.ts'
+import { Assignment } from './assignment.ts'
 import { Election } from './election.ts'
 import type { KafkaClient } from './kafka-options.ts'
-
-/** The partitions of a member, from one time that the group shares them out to the next. */
-export interface Assignment {
-  /** No two assignments are the same object. */
-  readonly topics: readonly GroupAssignment[]
-  /** Whether this member shares out. */
-  readonly isLeader: boolean
-}
 
 /** A member of a consumer group. The client gives signs of life, and joins again when the group shares its partitions out anew. */
 export class GroupMember {
@@ -26,8 +19,8 @@ export class GroupMember {
   constructor(client: KafkaClient, sessionMs: number) {
     this.#client = client
     this.#sessionMs = sessionMs
-    client.on('consumer:group:join', ({ assignments = [], isLeader = false }) => {
-      this.#assignment = { topics: assignments.filter(({ partitions }) => partitions.length > 0), isLeader }
+    client.on('consumer:group:join', (joined) => {
+      this.#assignment = new Assignment(joined, this.#assignment)
       this.#tell()
     })
     // The client has tried once to join again.
@@ -83,16 +76,16 @@ export class GroupMember {
   }
 
   /**
-   * Commits those offsets that are of its assignment. While the group shares out anew it commits none, and the messages come
-   * again. It waits for another coordinator.
+   * Commits those offsets, received in an assignment, that are of its partitions still: another member may have committed later ones.
+   * While the group shares out anew it commits none, and the messages come again. It waits for another coordinator.
    *
    * @throws if the group does not answer
    */
-  async commit(offsets: readonly CommitOptionsPartition[]): Promise<void> {
+  async commit(offsets: readonly CommitOptionsPartition[], received: Assignment): Promise<void> {
     const election = new Election(this.#client)
     for (;;) {
       if (this.#ended !== undefined) throw this.#ended
-      const owned = this.#ownedOf(offsets)
+      const owned = this.assignment?.heldSince(received, offsets) ?? []
       if (owned.length === 0) return
       try {
         await this.#client.commit({ offsets: owned })
@@ -118,13 +111,6 @@ export class GroupMember {
     await untilAborted(left, AbortSignal.timeout(GOODBYE_MS))
     // Requests that wait for an answer would keep the process alive.
     await this.#client.connections.close().catch(() => undefined)
-  }
-
-  #ownedOf(offsets: readonly CommitOptionsPartition[]): CommitOptionsPartition[] {
-    const { topics = [] } = this.assignment ?? {}
-    return offsets.filter(({ topic, partition }) =>
-      topics.some((one) => one.topic === topic && one.partitions.includes(partition)),
-    )
   }
 
   async #joinAgain(error: Error): Promise<void> {

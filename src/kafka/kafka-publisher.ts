@@ -4,7 +4,7 @@ import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verd
 import { Target } from '../relay/target.ts'
 import type { KafkaPlan } from './kafka-options.ts'
 import { type Answers, judged, type KafkaVerdict, stored, verdictOf } from './kafka-verdict.ts'
-import { type KafkaRecord, placeOf, roundsOf, toRecord, wrongTopic } from './record.ts'
+import { type KafkaRecord, type Partitions, placeOf, roundsOf, toRecord, wrongTopic } from './record.ts'
 
 /** Connections to the servers of a cluster. */
 export class KafkaPublisher implements DestinationConnection {
@@ -58,21 +58,26 @@ export class KafkaPublisher implements DestinationConnection {
     const turn = this.#turn++
     const topics = messages.map((outgoing) => this.#topic.of(outgoing))
     const names = [...new Set(topics)]
-    const counts = new Map(
+    const all = new Map(
       await Promise.all(names.map(async (topic) => [topic, await this.#partitionsOf(topic)] as const)),
     )
     return messages.map((outgoing, at) => {
       const topic = topics[at] ?? ''
-      const count = counts.get(topic) ?? NO_CONFIRM
-      return typeof count === 'number' ? toRecord(outgoing, topic, count, turn) : count
+      const partitions = all.get(topic) ?? NO_CONFIRM
+      if ('kind' in partitions) return partitions
+      const record = toRecord(outgoing, topic, partitions, turn)
+      return partitions.led.includes(record.partition) ? record : noLeaderOf(record)
     })
   }
 
-  /** How many partitions a topic has, as the client knows it or asks for it every few seconds. */
-  async #partitionsOf(topic: string): Promise<number | KafkaVerdict> {
+  /** The partitions of a topic, as the client knows them or asks for them every few seconds, and at once if one has no leader. */
+  async #partitionsOf(topic: string): Promise<Partitions | KafkaVerdict> {
     try {
-      const { topics } = await this.#producer.metadata({ topics: [topic] })
-      return topics.get(topic)?.partitionsCount ?? NO_CONFIRM
+      const { topics, brokers } = await this.#producer.metadata({ topics: [topic] })
+      const { partitions, partitionsCount: count } = topics.get(topic) ?? { partitions: [], partitionsCount: 0 }
+      const led = [...partitions.keys()].filter((partition) => brokers.has(partitions[partition]?.leader ?? -1))
+      if (led.length < count) this.#producer.clearMetadata()
+      return count === 0 ? NO_CONFIRM : { count, led }
     } catch (error) {
       return verdictOf(error)
     }
@@ -108,4 +113,9 @@ export class KafkaPublisher implements DestinationConnection {
       return judged(error)
     }
   }
+}
+
+/** It is left to the next try, and so are the messages behind it of its key. */
+function noLeaderOf(record: KafkaRecord): Verdict {
+  return { kind: 'unavailable', error: `LEADER_NOT_AVAILABLE: the partition ${placeOf(record)} has no leader` }
 }

@@ -12,6 +12,7 @@ import {
   resolveKafka,
 } from './kafka-options.ts'
 import { KafkaPublisher } from './kafka-publisher.ts'
+import { withPartialMetadata } from './partial-metadata.ts'
 
 /**
  * Publishes to topics of Kafka, which confirms a message when all of its replicas in sync have it. The ordering key is the
@@ -32,13 +33,15 @@ function cloudEventHeader(attribute: string, value: string): readonly [name: str
 }
 
 async function open(plan: KafkaPlan, signal: AbortSignal): Promise<DestinationConnection> {
-  const producer = new Producer<Buffer, Buffer, Buffer, Buffer>({
-    clientId: 'sluice',
-    connectTimeout: CONNECT_MS,
-    ...plan.connection,
-    ...FIXED,
-    bootstrapBrokers: plan.servers,
-  })
+  const producer = withPartialMetadata(
+    new Producer<Buffer, Buffer, Buffer, Buffer>({
+      clientId: 'sluice',
+      connectTimeout: CONNECT_MS,
+      ...plan.connection,
+      ...FIXED,
+      bootstrapBrokers: plan.servers,
+    }),
+  )
   try {
     const topics = typeof plan.topic === 'string' ? [plan.topic] : []
     const known = await untilAborted(producer.metadata({ topics }), signal)

@@ -5,71 +5,61 @@ import {
   findErrorBy,
   ListOffsetTimestamps,
 } from '@platformatic/kafka'
-import type { Assignment, GroupMember } from './group-member.ts'
+import type { Assignment } from './assignment.ts'
+import type { GroupMember } from './group-member.ts'
 import type { KafkaClient } from './kafka-options.ts'
-import { placeOf } from './record.ts'
+import { type Place, placeOf } from './record.ts'
 
 type FetchTopic = FetchOptions<Buffer, Buffer, Buffer, Buffer>['topics'][number]
 
-/** A partition of a topic. */
-export interface Place {
-  readonly topic: string
-  readonly partition: number
-}
-
 /** Where a member goes on in each partition of its assignment. */
 export class Positions {
-  readonly assignment: Assignment
+  readonly #assignment: Assignment
   readonly #offsets: Map<string, bigint>
 
   private constructor(assignment: Assignment, offsets: Map<string, bigint>) {
-    this.assignment = assignment
+    this.#assignment = assignment
     this.#offsets = offsets
   }
 
-  /** The offsets of the group, or the oldest record of a partition where it has none. */
-  static async of(assignment: Assignment, member: GroupMember, reader: KafkaClient): Promise<Positions> {
-    if (assignment.topics.length === 0) return new Positions(assignment, new Map())
-    const committed = await member.committed(assignment)
-    const places = placesIn(assignment).map((place) => ({
-      place,
-      offset: committed.get(place.topic)?.[place.partition] ?? -1n,
-    }))
-    const without = places.filter(({ offset }) => offset < 0n).map(({ place }) => place)
-    const oldest = await limitsOf(reader, without, ListOffsetTimestamps.EARLIEST)
-    const known = places
-      .filter(({ offset }) => offset >= 0n)
-      .map(({ place, offset }) => [placeOf(place), offset] as const)
-    return new Positions(assignment, new Map([...known, ...oldest]))
+  /** The offsets of the group. */
+  static async of(assignment: Assignment, member: GroupMember): Promise<Positions> {
+    const { places } = assignment
+    const committed = places.length === 0 ? undefined : await member.committed(assignment)
+    const offsets = places.map(
+      (place) => [placeOf(place), committed?.get(place.topic)?.[place.partition] ?? -1n] as const,
+    )
+    return new Positions(assignment, new Map(offsets.filter(([, offset]) => offset >= 0n)))
   }
 
-  at(place: Place): bigint {
-    return this.#offsets.get(placeOf(place)) ?? 0n
+  /** Undefined: it is in no partition of the assignment, or the group has none and {@link begin} has not found one. */
+  at(place: Place): bigint | undefined {
+    return this.#offsets.get(placeOf(place))
   }
 
   set(place: Place, offset: bigint): void {
     this.#offsets.set(placeOf(place), offset)
   }
 
+  /** Begins with the oldest record of those of some partitions in which the group has no offset. */
+  async begin(reader: KafkaClient, places: readonly Place[]): Promise<void> {
+    const without = places.filter((place) => this.at(place) === undefined)
+    const oldest = await limitsOf(reader, without, ListOffsetTimestamps.EARLIEST)
+    for (const [name, first] of oldest) this.#offsets.set(name, first)
+  }
+
   /** What to fetch from each server that leads some of the partitions. */
-  byNode({ topics }: ClusterMetadata): ReadonlyMap<number, FetchTopic[]> {
-    const led = placesIn(this.assignment).map((place) => ({ place, led: topics.get(place.topic) }))
-    const byLeader = Map.groupBy(
-      led,
-      ({ place, led: topic }) => topic?.partitions[place.partition]?.leader ?? NO_LEADER,
-    )
-    return new Map(
-      [...byLeader].map(([node, those]) => {
-        const byTopic = Map.groupBy(those, ({ led: topic }) => topic?.id ?? '')
-        return [
-          node,
-          [...byTopic].map(([topicId, parts]) => ({
-            topicId,
-            partitions: parts.map(({ place }) => this.#request(place)),
-          })),
-        ]
-      }),
-    )
+  byNode(metadata: ClusterMetadata): ReadonlyMap<number, FetchTopic[]> {
+    const places = ledIn(metadata, this.#assignment.places)
+    const byLeader = Map.groupBy(places, (place) => leaderOf(metadata, place))
+    const topicsOf = (those: readonly Place[]) => {
+      const byTopic = Map.groupBy(those, ({ topic }) => metadata.topics.get(topic)?.id ?? '')
+      return [...byTopic].map(([topicId, parts]) => ({
+        topicId,
+        partitions: parts.flatMap((one) => this.#request(one)),
+      }))
+    }
+    return new Map([...byLeader].map(([node, those]) => [node, topicsOf(those)]))
   }
 
   /**
@@ -78,8 +68,8 @@ export class Positions {
    *
    * @throws the error, if there is no such partition
    */
-  async toOldest(reader: KafkaClient, error: unknown): Promise<void> {
-    const places = placesIn(this.assignment)
+  async toOldest(reader: KafkaClient, metadata: ClusterMetadata, error: unknown): Promise<void> {
+    const places = ledIn(metadata, this.#assignment.places)
     const [oldest, newest] = await Promise.all([
       limitsOf(reader, places, ListOffsetTimestamps.EARLIEST),
       limitsOf(reader, places, ListOffsetTimestamps.LATEST),
@@ -92,10 +82,17 @@ export class Positions {
     for (const [name, first] of moved) this.#offsets.set(name, first)
   }
 
-  #request(place: Place): FetchTopic['partitions'][number] {
+  #request(place: Place): FetchTopic['partitions'] {
+    const fetchOffset = this.at(place)
+    if (fetchOffset === undefined) return []
     const unknownEpochs = { currentLeaderEpoch: -1, lastFetchedEpoch: -1 }
-    return { partition: place.partition, fetchOffset: this.at(place), partitionMaxBytes: MOST_BYTES, ...unknownEpochs }
+    return [{ partition: place.partition, fetchOffset, partitionMaxBytes: MOST_BYTES, ...unknownEpochs }]
   }
+}
+
+/** Those of some partitions that have a leader. */
+export function ledIn(metadata: ClusterMetadata, places: readonly Place[]): readonly Place[] {
+  return places.filter((place) => metadata.brokers.has(leaderOf(metadata, place)))
 }
 
 /** Whether a partition does not have the record that it was asked for. */
@@ -103,8 +100,8 @@ export function isOutOfRange(error: unknown): boolean {
   return error instanceof Error && findErrorBy(error, 'apiId', 'OFFSET_OUT_OF_RANGE') !== null
 }
 
-function placesIn({ topics }: Assignment): readonly Place[] {
-  return topics.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, partition })))
+function leaderOf({ topics }: ClusterMetadata, { topic, partition }: Place): number {
+  return topics.get(topic)?.partitions[partition]?.leader ?? NO_LEADER
 }
 
 /** The oldest or the next offset of partitions, by their place. */

@@ -1,6 +1,12 @@
 import { compatibilityPartitioner, type MessageToProduce } from '@platformatic/kafka'
 import type { OutgoingMessage } from '../relay/destination.ts'
 
+/** A partition of a topic. */
+export interface Place {
+  readonly topic: string
+  readonly partition: number
+}
+
 /** A message as it goes to a partition. */
 export type KafkaRecord = MessageToProduce & { readonly partition: number }
 
@@ -10,25 +16,38 @@ export function wrongTopic(topic: unknown): string | undefined {
   return isName ? undefined : 'the name of a topic, of 1 to 249 letters, digits, dots, - and _'
 }
 
+/** The partitions of a topic. */
+export interface Partitions {
+  readonly count: number
+  /** Those that have a leader. */
+  readonly led: readonly number[]
+}
+
 /**
- * The record of a message. Messages of a key go to one partition, the same that other clients of Kafka choose.
+ * The record of a message. Messages of a key go to one partition, the same that other clients of Kafka choose; others go where there
+ * is a leader.
  *
- * @param turn the partition of a message without a key, before it is taken modulo `partitions`
+ * @param turn chooses the partition of a message without a key
  */
-export function toRecord(outgoing: OutgoingMessage, topic: string, partitions: number, turn: number): KafkaRecord {
+export function toRecord(
+  outgoing: OutgoingMessage,
+  topic: string,
+  { count, led }: Partitions,
+  turn: number,
+): KafkaRecord {
   const { id, body, headers, message } = outgoing
   const value = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
   const entries = Object.entries({ ...headers, id }).map(
     ([name, text]) => [Buffer.from(name), Buffer.from(text)] as const,
   )
   const record = { topic, value, headers: new Map(entries) }
-  if (message.orderingKey === null) return { ...record, partition: turn % partitions }
+  if (message.orderingKey === null) return { ...record, partition: led[turn % led.length] ?? turn % count }
   const key = Buffer.from(message.orderingKey)
-  return { ...record, key, partition: compatibilityPartitioner(record, key) % partitions }
+  return { ...record, key, partition: compatibilityPartitioner(record, key) % count }
 }
 
-/** The partition of a record among those of all topics. */
-export function placeOf({ topic, partition }: Pick<KafkaRecord, 'topic' | 'partition'>): string {
+/** The name of a partition among those of all topics. */
+export function placeOf({ topic, partition }: Place): string {
   return `${topic}:${partition}`
 }
 

@@ -20,7 +20,7 @@ function from({ port }: Pick<FakeKafka, 'port'>, options: Partial<FromKafkaOptio
     servers: `127.0.0.1:${port}`,
     topic: 'orders',
     group: 'billing',
-    sessionTimeout: '3s',
+    sessionTimeout: '1s',
     ...options,
   })
 }
@@ -204,6 +204,48 @@ test('two processes, one of which comes later and leaves again, enqueue each mes
     expect(payloads.filter((n) => Number(n) % 2 === partition)).toEqual(
       numbers(given).filter((n) => n % 2 === partition),
     )
+})
+
+test('a connection that is opened while a partition has no leader receives the others, and that one when it has one', async ({
+  broker,
+}) => {
+  broker.leaderless.add('mail:0')
+  broker.put('mail', 0, record(1))
+  broker.put('mail', 1, record(2))
+  const connection = await opened(broker, { topic: 'mail' })
+  const [other] = await take(connection, 1)
+  expect(other?.id).toBe('m-2')
+  await connection.ack(other === undefined ? [] : [other])
+  expect([...broker.group('billing').committed]).toEqual([['mail:1', 1n]])
+  broker.leaderless.clear()
+  expect(idsOf(await take(connection, 1))).toEqual(['m-1'])
+})
+
+test('a connection none of whose partitions has a leader receives when one has', async ({ broker }) => {
+  broker.leaderless.add('orders:0')
+  broker.put('orders', 0, record(1))
+  const connection = await opened(broker)
+  expect(await connection.receive(1, AbortSignal.timeout(100))).toEqual([])
+  broker.leaderless.clear()
+  expect(idsOf(await take(connection, 1))).toEqual(['m-1'])
+})
+
+test('a member that another one has stood in for commits nothing over its offset', async ({ broker }) => {
+  for (const partition of [0, 1]) broker.put('mail', partition, record(partition))
+  const group = broker.group('billing')
+  const shared = (generation: number) =>
+    waitFor(() => group.members.every((id) => group.beats.get(id) === generation), { what: `shares ${generation}` })
+  const first = await opened(broker, { topic: 'mail' })
+  const early = await take(first, 2)
+  for (const partition of [0, 1]) broker.put('mail', partition, record(2 + partition))
+  const second = await opened(broker, { topic: 'mail' })
+  await shared(2)
+  await second.ack(await take(second, 2))
+  const [committed] = [...group.committed]
+  await second.close()
+  await shared(3)
+  await first.ack(early)
+  expect([...group.committed]).toContainEqual(committed)
 })
 
 test('partitions that are added to a topic are received', async ({ sluice, queue, broker }) => {

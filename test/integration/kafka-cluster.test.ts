@@ -1,5 +1,5 @@
 import { Producer } from '@platformatic/kafka'
-import { describe, expect } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { fromKafka } from '../../src/kafka/from-kafka.ts'
 import { kafka } from '../../src/kafka/kafka.ts'
 import { type ConformanceSubject, conformance } from '../../src/testing/conformance.ts'
@@ -16,7 +16,9 @@ import { put } from '../support/sluice.ts'
 const CODECS = ['none', 'gzip', 'snappy', 'lz4', 'zstd'] as const
 const LARGE = JSON.stringify('x'.repeat(100_000))
 
-// Side by side: the mock cluster lets the first member of a group wait for three seconds.
+// All side by side: the mock cluster lets the first member of a group wait for three seconds.
+vi.setConfig({ maxConcurrency: 30 })
+
 describe.concurrent('in three servers of librdkafka', () => {
   describe('the receiver', () => {
     for (const { name, run } of receiverConformance) test(name, async ({ cluster }) => run(await receiverIn(cluster)))

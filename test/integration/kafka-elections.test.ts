@@ -2,6 +2,8 @@ import { Consumer } from '@platformatic/kafka'
 import { expect } from 'vitest'
 import { fromKafka } from '../../src/kafka/from-kafka.ts'
 import { kafka } from '../../src/kafka/kafka.ts'
+import { createSluice } from '../../src/sluice.ts'
+import { EventLog } from '../support/event-log.ts'
 import { idsOf, numbers, QUICK, soon, take } from '../support/inboxes.ts'
 import { produce } from '../support/servers/kcat.ts'
 import { type MockKafka, test } from '../support/servers/mock-kafka.ts'
@@ -79,14 +81,16 @@ test.concurrent('a partition without a leader holds up no other, and goes on whe
   await connection.close()
 })
 
-test('what is enqueued goes through elections and the end of a server to another queue, in order of its key', async ({
+test.concurrent('what is enqueued goes through elections and the end of a server to another queue, in order of its key', async ({
   database,
-  sluice,
-  queue,
-  log,
   cluster,
+  onTestFinished,
 }) => {
   await withTopic(cluster)
+  const queue = 'elections'
+  const sluice = createSluice({ connection: database.url, log: false })
+  onTestFinished(() => sluice.stop({ timeout: 0 }))
+  const log = new EventLog(sluice.events)
   const to = kafka({ servers: cluster.servers, topic: 'orders' })
   const relay = sluice.relay(queue, { to, batchSize: 20, breaker: QUICK }).start()
   const inbox = sluice.inbox(`${queue}.in`, { from: from(cluster), batchSize: 20, breaker: QUICK }).start()

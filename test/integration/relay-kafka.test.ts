@@ -6,6 +6,7 @@ import { type ConformanceSubject, conformance, type PublishedMessage } from '../
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { FakeKafka } from '../support/servers/fake-kafka.ts'
 import { test as base, put } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('broker', () => FakeKafka.start({ orders: 1, mail: 10 }))
 const QUICK = { delay: '10ms', maxDelay: '50ms' } as const
@@ -79,6 +80,30 @@ test.for([
     expect(await database.sql(ATTEMPTS, [queue])).toEqual(left)
   },
 )
+
+test('a relay that connects while a partition has no leader publishes to the others, and keeps the order of its keys', async ({
+  database,
+  sluice,
+  queue,
+  broker,
+}) => {
+  // The keys go to the partitions 6 and 3.
+  for (const partition of [0, 6]) broker.leaderless.add(`mail:${partition}`)
+  await put(sluice, queue, [1, 2], { orderingKey: 'foobar' })
+  await put(sluice, queue, [3, 4], { orderingKey: 'd' })
+  await put(sluice, queue, [5])
+  const to = kafka({ servers: serversOf(broker), topic: 'mail' })
+  const running = sluice.relay(queue, { to, concurrency: 1, breaker: QUICK }).start()
+  const left = () => database.sql(ATTEMPTS, [queue])
+  await waitFor(async () => (await left()).length === 2, { what: 'the messages of the other partitions' })
+  expect(await left()).toEqual([1, 2].map((payload) => ({ payload, attempt: 0 })))
+  expect(bodiesIn(broker, 'mail:3')).toEqual([3, 4])
+  broker.leaderless.clear()
+  await put(sluice, queue, [6], { orderingKey: 'foobar' })
+  await untilEmpty(database, queue)
+  await running.drain()
+  expect(bodiesIn(broker, 'mail:6')).toEqual([1, 2, 6])
+})
 
 test('what a partition gets in one request is less than a topic takes, unless a message is larger', async ({
   sluice,

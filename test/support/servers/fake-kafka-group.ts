@@ -151,10 +151,12 @@ export class FakeKafkaGroup {
     member.expiry = setTimeout(() => {
       if (member.joining === undefined && member.syncing === undefined) this.remove(member.id)
       else this.#touch(member)
-    }, member.sessionMs)
+    }, GRACE * member.sessionMs)
   }
 }
 
+/** A member may be late by so many sessions: on a busy machine it shares its process with this server. */
+const GRACE = 2
 const NOTHING = Buffer.alloc(0)
 const IDLE = { joining: undefined, syncing: undefined, expiry: undefined }
 const NOBODY = { generation: -1, leader: '', members: [] }

@@ -25,6 +25,8 @@ export class FakeKafka {
   /** False: it does not answer requests to store, and stores nothing. */
   answers = true
   answer: PartitionAnswer = () => 'NONE'
+  /** The partitions of which it says that they have no leader, by `topic:partition`. */
+  readonly leaderless = new Set<string>()
   /** The errors that it answers to such requests. */
   readonly refusals = new Map<'login' | 'describe topics' | 'find group', string>()
   /** The port that it names to clients, if that is not its own. */
@@ -157,7 +159,10 @@ export class FakeKafka {
       .appendArray(
         partitions,
         (w, partition) => {
-          w.appendInt16(0).appendInt32(partition).appendInt32(NODE)
+          const isLed = !this.leaderless.has(`${name}:${partition}`)
+          w.appendInt16(codeOf(isLed ? 'NONE' : 'LEADER_NOT_AVAILABLE'))
+            .appendInt32(partition)
+            .appendInt32(isLed ? NODE : -1)
           for (const nodes of [[NODE], [NODE]]) w.appendArray(nodes, (ids, id) => ids.appendInt32(id), ...PLAIN)
         },
         ...PLAIN,

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import type { MockKafka } from './mock-kafka.ts'
 
@@ -37,11 +38,47 @@ export async function produce(
   await kcat(servers, ['-P', '-t', topic, '-K', '=', ...terms, ...args], lines.join('\n'))
 }
 
+/** A member of a consumer group that is kcat, with the options that it has by itself. */
+export class KafkaMember {
+  /** The places of the records that it has received, as in `orders/3/4711`. */
+  readonly received: string[] = []
+  readonly #process
+  readonly #ended: Promise<unknown>
+  readonly #joins: Promise<unknown>
+
+  constructor({ servers }: Pick<MockKafka, 'servers'>, group: string, topic: string) {
+    const terms = ['session.timeout.ms=3500', 'heartbeat.interval.ms=350', 'auto.offset.reset=earliest']
+    const args = ['-b', servers.join(','), '-u', '-G', group, ...terms.flatMap((term) => ['-X', term])]
+    this.#process = spawn('kcat', [...args, '-f', '%t/%p/%o\n', topic], { stdio: ['ignore', 'pipe', 'pipe'] })
+    this.#ended = once(this.#process, 'exit')
+    this.#joins = once(this.#process.stderr, 'data')
+    this.#process.stderr.resume()
+    createInterface(this.#process.stdout).on('line', (place) => this.received.push(place))
+  }
+
+  /** Resolves when it says that it waits for the group. */
+  async joins(): Promise<void> {
+    await this.#joins
+  }
+
+  /** Has it commit its offsets, and leave the group. */
+  async leave(): Promise<void> {
+    this.#process.kill('SIGTERM')
+    await this.#ended
+  }
+
+  async kill(): Promise<void> {
+    this.#process.kill('SIGKILL')
+    await this.#ended
+  }
+}
+
 /** What kcat says. */
 async function kcat(servers: readonly string[], args: readonly string[], input = ''): Promise<string> {
   const child = spawn('kcat', ['-b', servers.join(','), ...args], { timeout: 60_000 })
   const ended = once(child, 'exit') as Promise<[number | null]>
-  child.stdin.end(input)
+  // One that only reads may have ended by then. What is wrong says its exit code.
+  child.stdin.on('error', () => undefined).end(input)
   const [said, complaint, [code]] = await Promise.all([text(child.stdout), text(child.stderr), ended])
   if (code !== 0) throw new Error(`kcat ${args.join(' ')}: ${complaint}`)
   return said

@@ -66,6 +66,11 @@ export class MockKafka {
     return this.#call('coordinator_set', 'group', group, server)
   }
 
+  /** The answer to the next member of a group that joins at a server comes so much later. */
+  delayJoin(server: number, ms: number): Promise<void> {
+    return this.#call('broker_push_request_error_rtts', server, JOIN_GROUP, 1, 0, ms)
+  }
+
   /** It ends its connections, and takes no more. */
   takeDown(server: number): Promise<void> {
     return this.#call('broker_set_down', server)
@@ -94,4 +99,5 @@ export class MockKafka {
   }
 }
 
+const JOIN_GROUP = 11
 const PROGRAM = join(import.meta.dirname, 'mock-kafka.py')
