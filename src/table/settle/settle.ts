@@ -1,5 +1,6 @@
+import { inOrder } from '../in-order.ts'
 import type { Execute } from '../statement.ts'
-import { type Fence, type FencedText, fenced, sendFenced } from './fence.ts'
+import { type Fence, type FencedText, fenced, leasedRowsInOrder, sendFenced } from './fence.ts'
 import { type Kept, keeping, keptParams } from './keep.ts'
 
 // The statements that write what became of messages, each for both fences. They find rows by the primary key
@@ -47,7 +48,7 @@ export interface SettleIn {
 
 /** Removes messages that have succeeded. Nothing else was ever written for one that succeeded at once. */
 export function ackRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, ids: readonly string[]) {
-  return sendFenced(execute, ACK, fence, serverVersion, [queue, ids])
+  return sendFenced(execute, ACK, fence, serverVersion, [queue, inOrder(ids)])
 }
 
 /** The same in a queue that keeps its history: each row is moved there. */
@@ -112,6 +113,7 @@ const ACK = fenced(
 WITH touched AS (
   DELETE FROM sluice.message m WHERE ${fence.rows} RETURNING m.id
 )${answer(fence)}`,
+  leasedRowsInOrder,
 )
 
 const MOVE_TO_HISTORY = fenced(
