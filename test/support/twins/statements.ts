@@ -88,8 +88,9 @@ export const RUN_OUT_UNTOLD = of(
 )
 
 const OWN_LEASE = 'm.lease = ($3::bigint[])[pg_catalog.array_position($2::bigint[], m.id)]'
+const OWN_LEASE_IN_ORDER = 'm.lease = ($3::bigint[])[pg_catalog.width_bucket(m.id, $2::bigint[])]'
 const ANY_LEASE = '$3::bigint[] IS NOT NULL'
-export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_ctid'], OWN_LEASE, ANY_LEASE)
+export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_ctid'], OWN_LEASE_IN_ORDER, ANY_LEASE)
 export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_ctid'], OWN_LEASE, ANY_LEASE)
 
 const KEY_CLOSED = 'lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)'
