@@ -48,7 +48,8 @@ export interface SettleIn {
 
 /** Removes messages that have succeeded. Nothing else was ever written for one that succeeded at once. */
 export function ackRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, ids: readonly string[]) {
-  return sendFenced(execute, ACK, fence, serverVersion, [queue, inOrder(ids)])
+  const given = fence.kind === 'leased' ? inOrder(ids) : ids
+  return sendFenced(execute, ACK, fence, serverVersion, [queue, given])
 }
 
 /** The same in a queue that keeps its history: each row is moved there. */
