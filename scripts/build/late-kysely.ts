@@ -46,9 +46,10 @@ ${program}
 }
 
 const IN_NODE = `
-import { createRequire } from 'node:module'
-const require = createRequire(import.meta.url)
-export const kysely = () => require('./kysely.cjs').kysely()
+export const kysely = () => {
+  const { createRequire } = process.getBuiltinModule('node:module')
+  return createRequire(import.meta.url)('./kysely.cjs').kysely()
+}
 `
 
 const IN_BUNDLES = `

@@ -9,8 +9,9 @@ import type { Plugin } from 'esbuild'
  *
  * @param source the folder of sources
  * @param entries below it, without an extension
+ * @param core further files that the index is made to need
  */
-export function oneCore(source: string, entries: readonly string[]): Plugin {
+export function oneCore(source: string, entries: readonly string[], core: readonly string[] = []): Plugin {
   const index = join(source, 'index.ts')
   const beside = new Set([...entries.map((entry) => join(source, `${entry}.ts`)), ...loadedLate(source)])
   beside.delete(index)
@@ -25,12 +26,17 @@ export function oneCore(source: string, entries: readonly string[]): Plugin {
         }
       })
       onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        if (path === index) return { contents: needing(core, readFileSync(path, 'utf8')), loader: 'ts' }
         if (!beside.has(path)) return
         const program = readFileSync(path, 'utf8')
         return { contents: program.replace(/^(#!.*\n)?/, "$1import 'one core';"), loader: 'ts' }
       })
     },
   }
+}
+
+function needing(files: readonly string[], program: string): string {
+  return [...files.map((file) => `import ${JSON.stringify(file)}`), program].join('\n')
 }
 
 /** What an `import()` of a source loads. Found before the build, which loads some of it before it comes to the `import()`. */

@@ -5,6 +5,7 @@ import { LATE_KYSELY, writeKysely } from './late-kysely.ts'
 import { oneCore } from './one-core.ts'
 import { PACKED_SQL } from './packed-sql.ts'
 import { PG_LISTEN } from './pg-listen.ts'
+import { smallShared } from './small-shared.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -17,7 +18,7 @@ const ALIAS = { rxjs: join(ROOT, 'node_modules/rxjs/dist/esm/index.js') }
 /** Joins the modules of each entry. What several entries need, or an `import()` loads, is in a chunk. Returns from what. */
 export async function joinPrograms(entries: readonly string[], folder: string): Promise<readonly Metafile[]> {
   const options: BuildOptions = { absWorkingDir: ROOT, platform: 'node', target: 'node22.12' }
-  const { metafile } = await build({
+  const joined = (core: readonly string[]): BuildOptions & { readonly metafile: true } => ({
     ...options,
     entryPoints: Object.fromEntries(entries.map((entry) => [entry, `src/${entry}.ts`])),
     outdir: folder,
@@ -27,11 +28,13 @@ export async function joinPrograms(entries: readonly string[], folder: string): 
     format: 'esm',
     external: [...packagesToFind()],
     alias: ALIAS,
-    plugins: [PACKED_SQL, LATE_KYSELY, PG_LISTEN, oneCore(join(ROOT, 'src'), entries)],
+    plugins: [PACKED_SQL, LATE_KYSELY, PG_LISTEN, oneCore(join(ROOT, 'src'), entries, core)],
     // The import that `oneCore` adds brings no code, and still keeps the chunks together.
     logOverride: { 'ignored-bare-import': 'silent' },
     metafile: true,
   })
+  const apart = await build({ ...joined([]), write: false })
+  const { metafile } = await build(joined(smallShared(apart.metafile, ROOT, 'src/index.ts')))
   return [metafile, await writeKysely(options, join(folder, 'chunks'))]
 }
 

@@ -15,6 +15,9 @@ export interface SleepersOptions extends PollOptions {
  * a poke wakes them.
  */
 export class Sleepers {
+  readonly #firstClaim = Promise.withResolvers<void>()
+  /** Resolves when a claim of this process has been answered. */
+  readonly firstClaim = this.#firstClaim.promise
   readonly #options: SleepersOptions
   readonly #queues: WaitingQueues
   /** One poll serves all queues. */
@@ -68,6 +71,7 @@ export class Sleepers {
    * @param how quiet: without the flag, because no message enqueued now can be taken; so the poll alone wakes
    */
   asleep(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
+    this.#firstClaim.resolve()
     if (this.#stopped) return
     const queue = this.#queues.of(waiter.queue)
     queue.asleep.add(waiter)
@@ -79,6 +83,7 @@ export class Sleepers {
 
   /** Messages were found. The age of the youngest is about the time of a COMMIT on this server. */
   found(name: string, youngestMs: number): void {
+    this.#firstClaim.resolve()
     this.#queues.get(name)?.flag.found(youngestMs)
   }
 

@@ -25,6 +25,12 @@ test('a worker is ready when it is connected, listens and polls, and after its s
   expect(sluice.health()).toMatchObject({ live: true, ready: false, status: 'stopped', connected: false })
 })
 
+test('a worker whose queue is paused, so that it claims nothing, listens too', async ({ sluice, queue }) => {
+  await sluice.operate.queues.pause(queue)
+  sluice.pipeline(queue).handle(nothing).start()
+  await waitFor(() => sluice.health().listening, { what: 'the listener' })
+})
+
 test('a worker that drains is not ready, and lives', async ({ sluice, queue, log }) => {
   const gate = Promise.withResolvers<void>()
   await put(sluice, queue, [1])

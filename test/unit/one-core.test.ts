@@ -2,8 +2,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { build } from 'esbuild'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { oneCore } from '../../scripts/build/one-core.ts'
+import { smallShared } from '../../scripts/build/small-shared.ts'
 
 let folder: string
 
@@ -20,6 +21,24 @@ test('what an import() loads needs the index', async () => {
   expect(late?.imports).toHaveLength(1)
 })
 
+describe('a module that two parts share', () => {
+  const parts = "export const one = () => import('./one.ts')\nexport const two = () => import('./two.ts')"
+
+  test.for([
+    ['with the index if it is small', 'export const shared = 1', true],
+    ['apart if it is large', `export const shared = ${JSON.stringify('large'.repeat(1_000))}`, false],
+    ['apart if it loads a package', "import 'pg'\nexport const shared = 1", false],
+  ] as const)('is %s', async ([, program, withIndex]) => {
+    await writeFile(join(folder, 'shared.ts'), program)
+    await writeFile(join(folder, 'one.ts'), "import { shared } from './shared.ts'\nexport const one = shared")
+    await writeFile(join(folder, 'two.ts'), "import { shared } from './shared.ts'\nexport const two = shared")
+    const apart = await bundle(parts)
+    const { metafile } = await bundle(parts, smallShared(apart.metafile, folder, 'index.ts'))
+    const [core] = Object.values(metafile.outputs).filter(({ inputs }) => 'index.ts' in inputs)
+    expect(Object.keys(core?.inputs ?? {}).includes('shared.ts')).toBe(withIndex)
+  })
+})
+
 test.for([
   ['double quotes', 'import("./late.ts")'],
   ['backquotes', 'import(`./late.ts`)'],
@@ -30,7 +49,7 @@ test.for([
   )
 })
 
-async function bundle(index: string) {
+async function bundle(index: string, core: readonly string[] = []) {
   await writeFile(join(folder, 'index.ts'), `export const core = 1\n${index}`)
   return build({
     absWorkingDir: folder,
@@ -42,7 +61,8 @@ async function bundle(index: string) {
     write: false,
     metafile: true,
     logLevel: 'silent',
-    plugins: [oneCore(folder, ['index'])],
+    external: ['pg'],
+    plugins: [oneCore(folder, ['index'], core)],
   })
 }
 
