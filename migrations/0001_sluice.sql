@@ -453,7 +453,8 @@ CREATE TABLE sluice.worker (
   connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...},
-  -- relay: {system, sinceMs, error, retryAtMs}}}. relay: of a relay that has tried to publish; without error it is available.
+  -- relay: {system, sinceMs, cause, error, retryAtMs}, inbox: {the same, side}}}. relay, inbox: of one that has tried to publish, or to
+  -- receive; without error it is available. Where only an inbox runs, a queue has nothing but that.
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
@@ -8884,7 +8885,7 @@ $$);
 -- Views of settings, claims, limits, schedules, workers, streams and actions.
 --
 -- Public views: sluice.queue_settings, sluice.claims, sluice.limits, sluice.schedules, sluice.worker_statistics,
--- sluice.relays, sluice.inboxes, sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
+-- sluice.streams, sluice.group_partitions, sluice.groups, sluice.audit.
 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
@@ -9080,71 +9081,6 @@ handling_p90: Nine of ten took no longer.
 handling_p99: Ninety-nine of a hundred took no longer.
 handling_max: None took longer.
 as_of: The heartbeat that wrote these numbers, or a later one.
-$$);
-
--- What a heartbeat says of a relay or of an inbox: whether what is at the other end is within reach. No row: it says nothing. A
--- login that may work may write anything into its row, and one row must not break the views.
-CREATE FUNCTION sluice_private.read_peer(said jsonb) RETURNS TABLE (
-  system text, state text, side text, since timestamptz, cause text, error text, retry_at timestamptz
-)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT said ->> 'system', f.state,
-         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'side' WHEN 'database' THEN 'database' ELSE 'receiver' END END,
-         f.since,
-         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'cause' WHEN 'settings' THEN 'settings' ELSE 'outage' END END,
-         said ->> 'error',
-         CASE WHEN said @@ 'strict $.retryAtMs > 0 && $.retryAtMs < 100000000000000'
-           THEN timestamptz 'epoch' + (said ->> 'retryAtMs')::double precision * interval '1 millisecond' END
-  FROM (
-    SELECT CASE WHEN said ->> 'error' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
-           CASE WHEN said @@ 'strict $.sinceMs > 0 && $.sinceMs < 100000000000000'
-             THEN timestamptz 'epoch' + (said ->> 'sinceMs')::double precision * interval '1 millisecond' END AS since
-  ) f
-  WHERE f.since IS NOT NULL
-$$;
-
-CREATE VIEW sluice.relays AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS destination, p.state, p.since, p.cause, p.error,
-       p.retry_at, w.seen_at AS as_of
-FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'relay') p
--- What a worker that is gone or hangs has written last says nothing about now.
-WHERE v.alive AND NOT v.stale;
-SELECT sluice_private.describe('{relays}', $$
-*: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
-queue: The queue.
-worker_id: The worker's number.
-worker: The worker's name.
-destination: The kind of its destination, such as nats.
-state: available, or unavailable: nothing is claimed until one message gets through.
-since: Since when, by the worker's clock.
-cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
-error: Why it is unavailable; otherwise null.
-retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
-as_of: The worker's last heartbeat. A new state comes with the next poll.
-$$);
-
-CREATE VIEW sluice.inboxes AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error,
-       p.retry_at, w.seen_at AS as_of
-FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'inbox') p
-WHERE v.alive AND NOT v.stale;
-SELECT sluice_private.describe('{inboxes}', $$
-*: Whether the inboxes of live workers can receive and store: one row per worker and queue, once something was tried.
-queue: The queue into which it enqueues.
-worker_id: The worker's number.
-worker: The worker's name.
-receiver: The kind of what it receives from, such as nats.
-state: available, or unavailable: it receives nothing, or stores nothing.
-side: What is of no use: receiver, what it receives from, or database, in which it cannot store. Null: it is available.
-since: Since when, by the worker's clock.
-cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
-error: Why it is unavailable; otherwise null.
-retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
-as_of: The worker's last heartbeat. A new state comes with the next poll.
 $$);
 
 CREATE VIEW sluice.streams AS
@@ -9528,6 +9464,78 @@ BEGIN
   RETURN FOUND;
 END
 $$;
+
+-- schema/65_peer_views.sql
+--
+-- Shows whether relays and inboxes can do their work.
+--
+-- Public views: sluice.relays, sluice.inboxes.
+
+-- What a heartbeat says of a relay or of an inbox: whether what is at the other end is within reach. No row: it says nothing. A
+-- login that may work may write anything into its row, and one row must not break the views. It costs 10 us, because SET keeps it
+-- from being inlined: the views call it only for queues of which a heartbeat says something.
+CREATE FUNCTION sluice_private.read_peer(said jsonb) RETURNS TABLE (
+  system text, state text, side text, since timestamptz, cause text, error text, retry_at timestamptz
+)
+LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+  SELECT said ->> 'system', f.state,
+         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'side' WHEN 'database' THEN 'database' ELSE 'receiver' END END,
+         f.since,
+         CASE WHEN f.state = 'unavailable' THEN CASE said ->> 'cause' WHEN 'settings' THEN 'settings' ELSE 'outage' END END,
+         said ->> 'error',
+         CASE WHEN said @@ 'strict $.retryAtMs > 0 && $.retryAtMs < 100000000000000'
+           THEN timestamptz 'epoch' + (said ->> 'retryAtMs')::double precision * interval '1 millisecond' END
+  FROM (
+    SELECT CASE WHEN said ->> 'error' IS NULL THEN 'available' ELSE 'unavailable' END AS state,
+           CASE WHEN said @@ 'strict $.sinceMs > 0 && $.sinceMs < 100000000000000'
+             THEN timestamptz 'epoch' + (said ->> 'sinceMs')::double precision * interval '1 millisecond' END AS since
+  ) f
+  WHERE f.since IS NOT NULL
+$$;
+
+CREATE VIEW sluice.relays AS
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS destination, p.state, p.since, p.cause, p.error,
+       p.retry_at, w.seen_at AS as_of
+FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'relay') p
+-- What a worker that is gone or hangs has written last says nothing about now.
+WHERE v.alive AND NOT v.stale AND q.value ? 'relay';
+SELECT sluice_private.describe('{relays}', $$
+*: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
+queue: The queue.
+worker_id: The worker's number.
+worker: The worker's name.
+destination: The kind of its destination, such as nats.
+state: available, or unavailable: nothing is claimed until one message gets through.
+since: Since when, by the worker's clock.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
+error: Why it is unavailable; otherwise null.
+retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
+as_of: The worker's last heartbeat. A new state comes with the next poll.
+$$);
+
+CREATE VIEW sluice.inboxes AS
+SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error,
+       p.retry_at, w.seen_at AS as_of
+FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'inbox') p
+WHERE v.alive AND NOT v.stale AND q.value ? 'inbox';
+SELECT sluice_private.describe('{inboxes}', $$
+*: Whether the inboxes of live workers can receive and store: one row per worker and queue, once something was tried.
+queue: The queue into which it enqueues.
+worker_id: The worker's number.
+worker: The worker's name.
+receiver: The kind of what it receives from, such as nats.
+state: available, or unavailable: it receives nothing, or stores nothing.
+side: Which side fails: receiver, the broker, or database, in which it cannot store. Null: it is available.
+since: Since when, by the worker's clock.
+cause: Of the last try: outage, which may pass by itself, or settings: it waits for a change by hand. Null: it is available.
+error: Why it is unavailable; otherwise null.
+retry_at: When it is tried next; null: it is available. A time that has just passed: it is being tried.
+as_of: The worker's last heartbeat. A new state comes with the next poll.
+$$);
 
 -- schema/66_endpoint_view.sql
 --
@@ -10314,11 +10322,13 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. by_hand: it waits for
--- a change of what the error names.
-CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, by_hand boolean) RETURNS text
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A database that runs
+-- nothing, or cannot be reached, takes no heartbeat: what keeps it from storing is in the error.
+CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format(CASE WHEN by_hand THEN 'change what the error says; the %1$s then goes on by itself'
+  SELECT format(CASE
+    WHEN cause = 'settings' THEN 'change what the error says; the %1$s then goes on by itself'
+    WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
     ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
 $$;
 
@@ -10412,7 +10422,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
            CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database')
+         'SELECT * FROM sluice.inboxes; -- ' || 
+           sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
            row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
@@ -10430,7 +10441,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause = 'settings')
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause)
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
@@ -10570,9 +10581,7 @@ CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
          format('No worker can enqueue its next message: %s', left(s.error, 500)),
-         CASE WHEN s.error LIKE '%schedule.cron: %'
-           THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
-           ELSE format('npx sluice schedule get %s', s.name) END
+         format('npx sluice schedule get %s # and define it again as the error says', s.name)
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,
@@ -11300,7 +11309,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
       'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.peer_hint('relay', 'destination', r.cause = 'settings'))) s
+    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue,
+      sluice_private.peer_hint('relay', 'destination', r.cause))) s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
@@ -11324,7 +11334,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
       'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
     remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
-      sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database'))) s
+      sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause))) s
   WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
     SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
   )
@@ -12842,9 +12852,7 @@ BEGIN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',
       sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
-      remedy => CASE WHEN s.error LIKE '%schedule.cron: %'
-      THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
-      ELSE format('npx sluice schedule get %s', s.name) END);
+      remedy => format('npx sluice schedule get %s # and define it again as the error says', s.name));
   END IF;
   IF s.paused_at IS NULL AND s.next_at IS NULL THEN
     RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,
@@ -12902,7 +12910,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '258cc1f7cd5b'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '842fd10c20d9'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

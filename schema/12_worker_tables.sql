@@ -22,7 +22,8 @@ CREATE TABLE sluice.worker (
   connections integer,
   -- Written with the heartbeat that is sent anyway, every ten seconds by default, by the process itself:
   -- {queue: {acked, retried, snoozed, dead, waiting: {count, meanMs, p50Ms, p90Ms, p99Ms, maxMs}, handling: {...},
-  -- relay: {system, sinceMs, error, retryAtMs}}}. relay: of a relay that has tried to publish; without error it is available.
+  -- relay: {system, sinceMs, cause, error, retryAtMs}, inbox: {the same, side}}}. relay, inbox: of one that has tried to publish, or to
+  -- receive; without error it is available. Where only an inbox runs, a queue has nothing but that.
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 

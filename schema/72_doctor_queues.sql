@@ -113,11 +113,13 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. by_hand: it waits for
--- a change of what the error names.
-CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, by_hand boolean) RETURNS text
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A database that runs
+-- nothing, or cannot be reached, takes no heartbeat: what keeps it from storing is in the error.
+CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format(CASE WHEN by_hand THEN 'change what the error says; the %1$s then goes on by itself'
+  SELECT format(CASE
+    WHEN cause = 'settings' THEN 'change what the error says; the %1$s then goes on by itself'
+    WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
     ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
 $$;
 
@@ -211,7 +213,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
            CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' || sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database')
+         'SELECT * FROM sluice.inboxes; -- ' || 
+           sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
            row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
@@ -229,7 +232,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
            CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause = 'settings')
+         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause)
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place

@@ -128,9 +128,7 @@ CREATE FUNCTION sluice_private.doctor_schedules(open_for interval) RETURNS SETOF
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'schedules.failed', 'error', 'schedule ' || s.name,
          format('No worker can enqueue its next message: %s', left(s.error, 500)),
-         CASE WHEN s.error LIKE '%schedule.cron: %'
-           THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
-           ELSE format('npx sluice schedule get %s', s.name) END
+         format('npx sluice schedule get %s # and define it again as the error says', s.name)
   FROM sluice.schedule s WHERE s.error IS NOT NULL AND s.paused_at IS NULL
   UNION ALL
   SELECT 'schedules.overdue', 'error', 'schedule ' || s.name,

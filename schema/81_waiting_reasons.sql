@@ -128,7 +128,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
     since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
       'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue, sluice_private.peer_hint('relay', 'destination', r.cause = 'settings'))) s
+    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue,
+      sluice_private.peer_hint('relay', 'destination', r.cause))) s
   WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
@@ -152,7 +153,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
       'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
     remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
-      sluice_private.peer_hint('inbox', 'broker', i.cause = 'settings' OR i.side = 'database'))) s
+      sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause))) s
   WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
     SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
   )

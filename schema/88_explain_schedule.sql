@@ -117,9 +117,7 @@ BEGIN
     RETURN NEXT sluice_private.say('failed',
       format('Its next occurrence could not be computed or enqueued: %s.',
       sluice_private.quoted(s.error)), details => jsonb_build_object('error', left(s.error, 2000)),
-      remedy => CASE WHEN s.error LIKE '%schedule.cron: %'
-      THEN format('npx sluice schedule set %1$s %2$s --cron ''0 3 * * *'' # and its other options: sluice schedule get %1$s', s.name, s.queue)
-      ELSE format('npx sluice schedule get %s', s.name) END);
+      remedy => format('npx sluice schedule get %s # and define it again as the error says', s.name));
   END IF;
   IF s.paused_at IS NULL AND s.next_at IS NULL THEN
     RETURN NEXT sluice_private.say('ended', 'It has no further occurrence.', since => s.last_at,

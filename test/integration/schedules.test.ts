@@ -353,11 +353,11 @@ describe('a schedule that is made in SQL', () => {
     await waitFor(async () => (await sluice.operate.schedules.get(`${name}.b`))?.error, { what: 'the stored error' })
     expect((await sluice.operate.schedules.explain(`${name}.b`)).headline).toMatchObject({
       explanation: expect.stringContaining(says),
-      remedy: `npx sluice schedule set ${name}.b ${queue} --cron '0 3 * * *' # and its other options: sluice schedule get ${name}.b`,
+      remedy: `npx sluice schedule get ${name}.b # and define it again as the error says`,
     })
     expect((await sluice.operate.doctor()).find(({ subject }) => subject === `schedule ${name}.b`)).toMatchObject({
       finding: expect.stringContaining(again),
-      remedy: expect.stringContaining('schedule set'),
+      remedy: `npx sluice schedule get ${name}.b # and define it again as the error says`,
     })
     await expect(sluice.operate.schedules.next(`${name}.b`)).rejects.toMatchObject({
       code: 'OPTION_INVALID',

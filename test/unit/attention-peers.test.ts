@@ -55,7 +55,7 @@ test.for([
   [
     { side: 'database', error: 'disk full' },
     'cannot store what it has received from its broker, nats, for 6m: disk full',
-    'change what the error says; the inbox then goes on by itself',
+    'look into the database for what the error says; the inbox then goes on by itself',
   ],
   [
     { receiver: null, error: null },

@@ -10,8 +10,6 @@ export function attentionToInboxes(inboxes: readonly InboxStatus[]) {
       `${side === 'database' ? 'store what it has received from' : 'receive from'} its broker, ${receiver ?? 'unnamed'},`,
     // Its broker knows how many wait there.
     messages: () => 0,
-    otherEnd: 'broker',
-    // A database that takes the heartbeat, and not the messages, has a reason in its error.
-    waitsForChange: ({ cause, side }) => cause === 'settings' || side === 'database',
+    otherEnd: ({ side }) => (side === 'database' ? 'database' : 'broker'),
   })
 }

@@ -14,10 +14,7 @@ export interface PeerWords<Status extends PeerStatus> {
   /** As in 'publish to its destination, nats,'. */
   readonly cannot: (status: Status) => string
   readonly messages: (status: Status) => number
-  /** As in 'destination'. */
-  readonly otherEnd: string
-  /** The error says what to change. */
-  readonly waitsForChange: (status: Status) => boolean
+  readonly otherEnd: (status: Status) => 'destination' | 'broker' | 'database'
 }
 
 /** Of relays, or of inboxes, that have been unavailable for long: one of each queue, the one that has waited longest. */
@@ -53,13 +50,14 @@ function unavailable<Status extends PeerStatus>(
   }
 }
 
-/** The doctor and explain say the same. */
-function hintOf<Status extends PeerStatus>(
-  status: Status,
-  { what, otherEnd, waitsForChange }: PeerWords<Status>,
-): string {
-  const change = waitsForChange(status)
-    ? 'change what the error says'
-    : `check that the ${otherEnd} runs and that the worker can reach it`
-  return `${change}; the ${what} then goes on by itself`
+/** The doctor and explain say the same: `sluice_private.peer_hint`. */
+function hintOf<Status extends PeerStatus>(status: Status, { what, otherEnd }: PeerWords<Status>): string {
+  return `${firstStep(status.cause, otherEnd(status))}; the ${what} then goes on by itself`
+}
+
+function firstStep(cause: PeerStatus['cause'], otherEnd: string): string {
+  if (cause === 'settings') return 'change what the error says'
+  // One that is out of reach takes no heartbeat.
+  if (otherEnd === 'database') return 'look into the database for what the error says'
+  return `check that the ${otherEnd} runs and that the worker can reach it`
 }

@@ -9,7 +9,6 @@ export function attentionToRelays(relays: readonly RelayStatus[], queues: readon
     what: 'relay',
     cannot: ({ destination }) => `publish to its destination, ${destination ?? 'unnamed'},`,
     messages: ({ queue }) => queues.find((status) => status.queue === queue)?.ready ?? 0,
-    otherEnd: 'destination',
-    waitsForChange: ({ cause }) => cause === 'settings',
+    otherEnd: () => 'destination',
   })
 }
