@@ -109,4 +109,5 @@ export class WakeUps {
   }
 }
 
-const LONGEST_WITHOUT_CLAIM_MS = 100
+/** The listener comes up after this time, also where nothing is claimed. */
+export const LONGEST_WITHOUT_CLAIM_MS = 100

@@ -1,5 +1,6 @@
 import { onTestFinished, vi } from 'vitest'
 import type { Sluice } from '../../../src/sluice.ts'
+import { LONGEST_WITHOUT_CLAIM_MS } from '../../../src/wake-up/wake-ups.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import { test as base, startTestSluice } from '../sluice.ts'
 import { WireLog } from './wire-log.ts'
@@ -41,8 +42,9 @@ async function startCounted(database: TestDatabase): Promise<Counted> {
   const wire = new WireLog()
   const sluice = startTestSluice(database, { connection: wire.connection(database.url) })
   await sluice.start()
-  // The listener comes up by itself. Its self-test is a notification, upon which the settings are read: all of it belongs
-  // to the start. Nothing is asked of the server while that is on its way, so it would count as quiet.
+  // The listener comes up by itself, where nothing is claimed after this time. Its self-test is a notification, upon which the settings
+  // are read: all of it belongs to the start. Nothing is asked of the server while that is on its way, so it would count as quiet.
+  await vi.advanceTimersByTimeAsync(LONGEST_WITHOUT_CLAIM_MS)
   await wire.notified('sluice listener')
   const counted: Counted = {
     sluice,
