@@ -1,5 +1,7 @@
 import { checkId } from '../basics/check-id.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { storable } from '../basics/options.ts'
+import { expected } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { type AuditPage, readAudit, readAuditKeep, setAuditKeep } from '../table/operate/audit.ts'
 import type { Execute } from '../table/statement.ts'
@@ -124,6 +126,12 @@ export class AuditInDatabase implements Audit {
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
     return keepMs
   }
+}
+
+/** The name of who acts. @throws SluiceError OPTION_INVALID */
+export function actorName(name: unknown, what: string): string {
+  if (typeof name === 'string' && name.length >= 1 && name.length <= 200) return storable(what, name)
+  throw expected('OPTION_INVALID', what, 'a name of 1 to 200 characters', name)
 }
 
 const KINDS = [...new Set(ACTIONS.map((action) => action.split('.')[0] as AuditKind))]
