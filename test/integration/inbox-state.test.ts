@@ -90,7 +90,9 @@ describe('an inbox', () => {
       expect(row.error).toEqual(expect.any(String))
       const { headline } = await sluice.operate.queues.explain(queue)
       expect(headline.explanation).toContain(`cannot store what it has received from its broker, "memory", for `)
-      expect(headline.remedy).toMatch(/; -- change what the error says; the inbox then goes on by itself$/)
+      expect(headline.remedy).toMatch(
+        /; -- change what the error says; after a change of its options restart the worker, else the inbox goes on by itself$/,
+      )
     } finally {
       await database.sql('ALTER TABLE sluice.receipt_away RENAME TO receipt')
     }
@@ -204,14 +206,14 @@ describe('while no inbox of a queue can receive', () => {
       fail: (from: MemoryReceiver) => {
         from.reachable = false
       },
-      says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+: "[^"]*out of reach[^"]*"\. It tries again in \d+m/,
+      says: /^The inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+: "[^"]*out of reach[^"]*"\. It tries again in \d+m/,
       hint: 'check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
     },
     {
       cause: 'settings',
       fail: refuse,
-      says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+, now because of a setting: "no such consumer"\. It tries again in \d+m/,
-      hint: 'change what the error says; the inbox then goes on by itself',
+      says: /^The inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+, now because of a setting: "no such consumer"\. It tries again in \d+m/,
+      hint: 'change what the error says; after a change of its options restart the worker, else the inbox goes on by itself',
     },
   ])(
     'explain says so of the queue, and what helps against $cause, and not of its messages',
@@ -250,7 +252,8 @@ describe('while no inbox of a queue can receive', () => {
     expect(inboxes).toMatchObject([
       { queue, worker: `w.${queue}`, receiver: 'memory', state: 'unavailable', side: 'receiver' },
     ])
-    const hint = 'change what the error says; the inbox then goes on by itself'
+    const hint =
+      'change what the error says; after a change of its options restart the worker, else the inbox goes on by itself'
     expect(attention).toEqual([
       {
         kind: 'inboxes.unavailable',
@@ -261,7 +264,7 @@ describe('while no inbox of a queue can receive', () => {
         text: expect.stringMatching(
           /^the inbox of worker w\.\S+ cannot receive from its broker, memory, for 6m.*, now because of a setting: no such consumer$/,
         ),
-        remedy: `npx sluice explain ${queue} # ${hint}`,
+        remedy: `npx sluice doctor # ${hint}`,
       },
     ])
     expect(await found(database, 'inboxes')).toMatchObject([
