@@ -1,3 +1,4 @@
+import { siteOf, stackedAt } from '../basics/call-site.ts'
 import type { Calls } from '../process/calls.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
 import type { KnownNames } from '../streams.ts'
@@ -132,8 +133,12 @@ export class LateOperate implements Operate {
   }
 
   async #answer<T>(call: (operate: OperateInDatabase) => Promise<T>): Promise<T> {
-    const { answered } = await this.#parts.calls.load(async () => ({ answered: call(await this.#load()) }))
-    return answered
+    const site = siteOf()
+    try {
+      return await this.#parts.calls.load(() => this.#load(), call)
+    } catch (error) {
+      throw stackedAt(error, site)
+    }
   }
 
   async #load(): Promise<OperateInDatabase> {

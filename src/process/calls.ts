@@ -5,6 +5,8 @@ export class Calls {
   readonly #loading = new Set<Promise<unknown>>()
   readonly #running = new Set<Promise<unknown>>()
   #over = false
+  /** Whether a call is being made whose loading had begun before the end. */
+  #admits = false
 
   /** Whether no call begins any more. */
   get over(): boolean {
@@ -13,7 +15,7 @@ export class Calls {
 
   /** @throws SluiceError STOPPED, and what the work throws */
   async run<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#over) throw stopped('sluice')
+    if (this.#over && !this.#admits) throw stopped('sluice')
     const running = work()
     this.#running.add(running)
     try {
@@ -23,21 +25,37 @@ export class Calls {
     }
   }
 
-  /** Loads what answers a call, and calls it. A call for which that takes a moment is not refused by an end in that moment. */
-  async load<T>(work: () => Promise<T>): Promise<T> {
-    const loading = work()
+  /**
+   * Loads what answers a call, and calls it. An end in the meantime does not refuse what the call runs at once.
+   *
+   * @throws what the two throw
+   */
+  async load<Loaded, T>(load: () => Promise<Loaded>, call: (loaded: Loaded) => Promise<T>): Promise<T> {
+    const inTime = !this.#over
+    // In an object: the call is not awaited as a part of the loading.
+    const loading = load().then((loaded) => ({ answer: this.#begin(inTime, () => call(loaded)) }))
     this.#loading.add(loading)
     try {
-      return await loading
+      const { answer } = await loading
+      return await answer
     } finally {
       this.#loading.delete(loading)
     }
   }
 
-  /** No call begins any more. Resolves when those that have begun have ended. */
+  #begin<T>(inTime: boolean, call: () => Promise<T>): Promise<T> {
+    this.#admits = inTime
+    try {
+      return call()
+    } finally {
+      this.#admits = false
+    }
+  }
+
+  /** No call begins any more, but for those that are loading. Resolves when those that have begun have ended. */
   async end(): Promise<void> {
-    await Promise.allSettled(this.#loading)
     this.#over = true
+    await Promise.allSettled(this.#loading)
     await Promise.allSettled(this.#running)
   }
 }
