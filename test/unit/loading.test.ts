@@ -92,23 +92,13 @@ test('to enqueue in a transaction of its own loads pg, and not Kysely', async ()
   expect(packages).not.toContain('kysely')
 })
 
-test('a worker loads nothing that only operate needs', async () => {
+test('a worker that connects has loaded nothing that only operate needs', async () => {
   const program = `
     import { createSluice } from ${INDEX}
     const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
     await sluice.start().catch(() => undefined)`
   const files = await loadedBy(program, /\/src\/(table\/operate\/.*|operate\/operate)\.ts$/)
   expect(files).toEqual(NEEDED_BY_WORKERS)
-})
-
-test('a worker loads pg-listen after its first claim', async () => {
-  const program = `
-    import { createSluice } from ${INDEX}
-    const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
-    await sluice.start().catch(() => undefined)`
-  const packages = await packagesOf(program)
-  expect(packages).toContain('pg')
-  expect(packages).not.toContain('pg-listen')
 })
 
 /** Who acts, how long a backlog is, why a read waited for a lock, instants, and the release of holds. */
