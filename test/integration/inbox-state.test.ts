@@ -101,6 +101,30 @@ describe('an inbox', () => {
     await running.drain()
   })
 
+  test('is unavailable by the side of the database also while its receiver has not proved itself', async ({
+    database,
+    sluice,
+    queue,
+    from,
+  }) => {
+    let useless = 2
+    const open = from.open.bind(from)
+    from.open = async (...given) => {
+      const connection = await open(...given)
+      if (useless-- > 0) connection.receive = () => Promise.reject(new Error('reset'))
+      return connection
+    }
+    await database.sql('ALTER TABLE sluice.receipt RENAME TO receipt_away')
+    try {
+      from.deliver({ id: '1', payload: 1 })
+      sluice.inbox(queue, { from, breaker: OFTEN }).start()
+      await untilRow(database, queue, ({ side }) => side === 'database', 'what cannot be stored')
+    } finally {
+      await database.sql('ALTER TABLE sluice.receipt_away RENAME TO receipt')
+    }
+    await untilRow(database, queue, isAvailable, 'its end')
+  })
+
   test('shows of two inboxes of a queue in one process the one that cannot receive', async ({
     database,
     sluice,
