@@ -4,7 +4,7 @@ import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
-import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
+import { type ClientOptions, connectOnce, inTime, serversOf } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
 import { withRemedy } from './remedy.ts'
@@ -47,8 +47,11 @@ async function open(
 ): Promise<ReceiverConnection> {
   const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection }, signal)
   try {
-    const consumer = await consumerOf(connection, options)
-    const info = await consumer.info(true)
+    const prepare = async () => {
+      const consumer = await consumerOf(connection, options)
+      return { consumer, info: await consumer.info(true) }
+    }
+    const { consumer, info } = await inTime(prepare(), connection, signal)
     checkConsumer(info.config)
     const handover = new Handover(consumer, info, ackWaitMs(info.config))
     return new NatsReceiver(connection, consumer, handover, mostOf(info.config))

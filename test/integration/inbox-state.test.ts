@@ -86,7 +86,7 @@ describe('an inbox', () => {
     try {
       from.deliver({ id: '1', payload: 1 })
       const row = await untilRow(database, queue, isUnavailable, 'what cannot be stored')
-      expect(row).toMatchObject({ receiver: 'memory', side: 'database', cause: 'outage' })
+      expect(row).toMatchObject({ receiver: 'memory', side: 'database', cause: 'settings' })
       expect(row.error).toEqual(expect.any(String))
       const { headline } = await sluice.operate.queues.explain(queue)
       expect(headline.explanation).toContain(`cannot store what it has received from its broker, "memory", for `)

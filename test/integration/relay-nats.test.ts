@@ -1,6 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { DiscardPolicy, RetentionPolicy } from '@nats-io/jetstream'
-import { expect, vi } from 'vitest'
+import { expect, onTestFinished, vi } from 'vitest'
+import { opened } from '../../src/basics/opened.ts'
+import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
@@ -388,4 +392,27 @@ test('a relay goes on with a server that was killed and started again, and nothi
   await running.drain()
   const stored = (await storedIn(manager, 'shop')).map(({ body }) => JSON.parse(body) as string)
   expect(stored.toSorted()).toEqual(sent.toSorted())
+})
+
+test.for([
+  ['nothing', ''],
+  [
+    'nothing after its greeting',
+    'INFO {"server_id":"a","version":"2.12.0","headers":true,"max_payload":1048576}\r\nPONG\r\n',
+  ],
+] as const)('a server that accepts a connection and says %s is named', async ([, greeting]) => {
+  const silent = createServer((socket) => {
+    socket.on('error', () => undefined).write(greeting)
+    onTestFinished(() => void socket.destroy())
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void silent.close())
+  await once(silent, 'listening')
+  const { port } = silent.address() as AddressInfo
+  const server = `127.0.0.1:${port}`
+  const adapters: readonly Parameters<typeof opened>[0][] = [
+    nats({ servers: `nats://${server}`, subject: 'shop', stream: 'shop' }),
+    fromNats({ servers: `nats://${server}`, stream: 'shop', consumer: 'billing' }),
+  ]
+  for (const adapter of adapters)
+    await expect(opened(adapter, AbortSignal.timeout(100))).rejects.toThrow(`${server}: no connection in time`)
 })
