@@ -1,3 +1,4 @@
+import { counted } from '../basics/sentences.ts'
 import { isOfBroker, lineOfBroker, relayTo } from './broker-line.ts'
 import { lineOfConnection } from './connection-line.ts'
 import type { SluiceEvent } from './events.ts'
@@ -29,7 +30,7 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
+      return ['warn', `worker ${event.worker} (${event.workerId}) vanished${withInHand(event.messages)}`]
     case 'connection.failed':
     case 'connection.lost':
     case 'connection.restored':
@@ -218,9 +219,8 @@ function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string 
   return ['warn', `schedule ${event.schedule} missed ${count}`]
 }
 
-/** '3 messages in flight, which are available' */
-function inHand(messages: number): string {
-  return messages === 1
-    ? '1 message in flight, which is available'
-    : `${messages} messages in flight, which are available`
+/** ' with 3 messages in flight, which are available again', or nothing */
+function withInHand(messages: number): string {
+  if (messages === 0) return ''
+  return ` with ${counted(messages, 'message')} in flight, which ${messages === 1 ? 'is' : 'are'} available again`
 }
