@@ -1,4 +1,3 @@
-import { counted } from '../basics/sentences.ts'
 import { isOfBroker, lineOfBroker, relayTo } from './broker-line.ts'
 import { lineOfConnection } from './connection-line.ts'
 import type { SluiceEvent } from './events.ts'
@@ -222,5 +221,7 @@ function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string 
 /** ' with 3 messages in flight, which are available again', or nothing */
 function withInHand(messages: number): string {
   if (messages === 0) return ''
-  return ` with ${counted(messages, 'message')} in flight, which ${messages === 1 ? 'is' : 'are'} available again`
+  return messages === 1
+    ? ' with 1 message in flight, which is available again'
+    : ` with ${messages} messages in flight, which are available again`
 }
