@@ -122,7 +122,16 @@ export class AuditInDatabase implements Audit {
   /** An undefined duration is a variable without a value, and no question. */
   async keep(...given: readonly [duration?: Duration]): Promise<number> {
     if (given.length === 0) return this.#operations.read(readAuditKeep)
-    const keepMs = toMsWithin('audit.keep', given[0], '1d')
+    const [duration] = given
+    if (duration === undefined)
+      throw expected(
+        'OPTION_INVALID',
+        'audit.keep',
+        'a duration',
+        undefined,
+        "As in audit.keep('365d'). audit.keep() reads it",
+      )
+    const keepMs = toMsWithin('audit.keep', duration, '1d')
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
     return keepMs
   }

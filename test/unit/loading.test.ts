@@ -92,16 +92,6 @@ test('to enqueue in a transaction of its own loads pg, and not Kysely', async ()
   expect(packages).not.toContain('kysely')
 })
 
-test('a worker loads pg-listen after its first claim', async () => {
-  const program = `
-    import { createSluice } from ${INDEX}
-    const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
-    await sluice.start().catch(() => undefined)`
-  const packages = await packagesOf(program)
-  expect(packages).toContain('pg')
-  expect(packages).not.toContain('pg-listen')
-})
-
 async function packagesOf(program: string): Promise<readonly string[]> {
   const hook = `data:text/javascript,${encodeURIComponent(HOOK)}`
   const args = ['--import', hook, '--input-type=module', '--eval', program]
