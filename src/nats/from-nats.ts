@@ -81,10 +81,14 @@ const MISSING: readonly number[] = [10014, 10059]
 /** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
 function checkConsumer(config: ConsumerConfig): void {
   const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1, backoff = [] } = config
-  const what = `consumer ${durable ?? name ?? ''}`
+  const consumer = durable ?? name ?? ''
+  const what = `consumer ${consumer}`
   if (acks !== AckPolicy.Explicit) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
   if (backoff.length > 0) throw expected('OPTION_INVALID', `${what}.backoff`, 'none, but ack_wait', backoff)
-  if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
+  if (most > 0) {
+    const remedy = `As in nats consumer edit <stream> ${consumer} --max-deliver=-1`
+    throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most, remedy)
+  }
   const ackMs = ackWaitMs(config)
   if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
 }

@@ -26,7 +26,7 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
+      return ['warn', `worker ${event.worker} (${event.workerId}) vanished${withInHand(event.messages)}`]
     case 'connection.failed':
     case 'connection.lost':
     case 'connection.restored':
@@ -227,9 +227,10 @@ function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string 
   return ['warn', `schedule ${event.schedule} missed ${count}`]
 }
 
-/** '3 messages in flight, which are available' */
-function inHand(messages: number): string {
+/** ' with 3 messages in flight, which are available again', or nothing */
+function withInHand(messages: number): string {
+  if (messages === 0) return ''
   return messages === 1
-    ? '1 message in flight, which is available'
-    : `${messages} messages in flight, which are available`
+    ? ' with 1 message in flight, which is available again'
+    : ` with ${messages} messages in flight, which are available again`
 }

@@ -307,10 +307,30 @@ test('a missing stream is named, and the relay goes on when it has been made', a
   expect(await log.first('relay.unavailable')).toMatchObject({
     destination: 'nats',
     cause: 'settings',
-    error: 'stream not found. Make the stream, or correct its name or subject in the options',
+    error: 'nats: expected stream "shop", received: stream not found. Make it, or correct the option stream',
   })
   await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
   await log.first('relay.available')
+  await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
+  await running.drain()
+})
+
+test('a relay whose named stream does not have the subject says so, and goes on when it does', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.orders'] })
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop.shipped', stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  const remedy = 'Stream "shop" does not have this subject: add it there, or correct the option subject'
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: `subject "shop.shipped": no stream matches subject. ${remedy}`,
+  })
+  await manager.streams.update('shop', { subjects: ['shop.>'] })
   await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
   await running.drain()
 })
@@ -332,7 +352,7 @@ test('a relay waits for its named stream when that is deleted, and no message co
   await put(sluice, queue, [2])
   expect(await log.first('relay.unavailable')).toMatchObject({
     cause: 'settings',
-    error: expect.stringContaining('stream not found'),
+    error: expect.stringContaining('expected stream "shop", received: stream not found'),
   })
   const attempts = await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])
   expect(attempts).toEqual([{ attempt: 0 }])

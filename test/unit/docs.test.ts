@@ -381,6 +381,9 @@ declare function pickUp(most: number, signal: AbortSignal): Promise<readonly { r
 declare function confirmLetters(numbers: readonly (string | undefined)[]): Promise<void>
 declare function log(what: unknown): void
 declare function storeElsewhere(payload: unknown): Promise<void>
+declare const boss: { work(name: string, options: object, work: (jobs: { id: string; data: object }[]) => Promise<void>): Promise<string> }
+declare class Worker { constructor(name: string, work: (job: { id?: string; name: string; data: any }) => Promise<void>, options: object) }
+type TaskList = Record<string, (payload: unknown, helpers: { job: { id: string } }) => Promise<void>>
 interface Shop { invoice: { message: string }; customer: { name: string } }
 `
 

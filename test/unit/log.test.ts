@@ -240,6 +240,10 @@ describe('a line', () => {
       'warn sluice: worker web-1:7 (4) vanished with 3 messages in flight, which are available again',
     ],
     [
+      { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 0 },
+      'warn sluice: worker web-1:7 (4) vanished',
+    ],
+    [
       { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 1 },
       'warn sluice: worker web-1:7 (4) vanished with 1 message in flight, which is available again',
     ],
