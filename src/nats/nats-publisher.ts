@@ -3,7 +3,6 @@ import { type MsgHdrs, MsgHdrsImpl, type NatsConnection } from '@nats-io/transpo
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
-import { checkStream } from './check-stream.ts'
 import { Confirms } from './confirms.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { isNoResponse, type Publication, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
@@ -26,10 +25,9 @@ export class NatsPublisher implements DestinationConnection {
     this.#confirms = new Confirms(connection, options.connection?.inboxPrefix)
   }
 
-  /** @throws if the login may not receive confirms, or the stream is missing */
-  async ready(): Promise<void> {
-    await this.#confirms.ready()
-    if (this.#stream !== undefined) await checkStream(this.#jetstream, this.#stream)
+  /** @throws if the login may not receive confirms */
+  ready(): Promise<void> {
+    return this.#confirms.ready()
   }
 
   check(outgoing: OutgoingMessage): string | undefined {

@@ -5,6 +5,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
+import { checkStream } from './check-stream.ts'
 import { connectOnce, inTime, serversOf } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
@@ -60,7 +61,7 @@ async function open(
     const publisher = new NatsPublisher(connection, options)
     const prepare = async () => {
       await publisher.ready()
-      await checkStream(connection, options)
+      await checkPlace(connection, options)
       return publisher
     }
     return await inTime(prepare(), connection, signal)
@@ -70,10 +71,11 @@ async function open(
   }
 }
 
-/** @throws if the stream is missing */
-async function checkStream(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<void> {
-  if (stream === undefined && typeof subject === 'function') return
-  const { streams } = await jetstream(connection).jetstreamManager(false)
-  if (stream !== undefined) await streams.info(stream)
-  else if (typeof subject === 'string') await streams.find(subject)
+/** @throws if the stream is missing, or none has the subject, where that is one text */
+async function checkPlace(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<void> {
+  const client = jetstream(connection)
+  if (stream !== undefined) return checkStream(client, stream)
+  if (typeof subject === 'function') return
+  const { streams } = await client.jetstreamManager(false)
+  await streams.find(subject)
 }
