@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { isRefusedByDriver } from '../basics/refused-by-driver.ts'
 import { stateSays } from '../basics/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 
@@ -17,11 +18,6 @@ export function mayPass(error: unknown): boolean {
   if ('syscall' in cause && cause.syscall === 'open') return false
   if ('code' in cause && cause.code !== undefined) return SYSTEM_CODE.test(String(cause.code))
   return !isRefusedByDriver(cause)
-}
-
-/** An error without a code of the driver's own, which is caused by configuration. */
-export function isRefusedByDriver({ message }: Error): boolean {
-  return /^SASL|does not support SSL/.test(message)
 }
 
 /** ECONNREFUSED, ENOTFOUND, EAI_AGAIN and the like; not those of TLS, such as ERR_TLS_CERT_ALTNAME_INVALID. */

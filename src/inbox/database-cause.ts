@@ -1,6 +1,6 @@
+import { isRefusedByDriver } from '../basics/refused-by-driver.ts'
 import { codeOf, stateSays } from '../basics/sql-state.ts'
 import { errorsIn, type UnavailableCause, unavailableCause } from '../basics/unavailable-cause.ts'
-import { isRefusedByDriver } from '../connection/passing.ts'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 
 /**
