@@ -6,6 +6,7 @@ import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
+import { withConnectionErrors } from './connection-errors.ts'
 import { FETCH_WAIT_MS } from './fetches.ts'
 import { GroupMember } from './group-member.ts'
 import { failureOf } from './kafka-failure.ts'
@@ -121,7 +122,7 @@ function clientOf(
     partitionAssigner: shareOut,
   })
   client.topics.trackAll(...topics)
-  return withPartialMetadata(client)
+  return withPartialMetadata(withConnectionErrors(client))
 }
 
 /** How long a server may take that has nothing to wait for. */
