@@ -2,6 +2,12 @@ import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
 import { anyServer } from '../relay/any-server.ts'
 import { withRemedyOfLogin } from './remedy.ts'
 
+/** A connection, and the host and the port of its server. */
+export interface Connected {
+  readonly connection: ChannelModel
+  readonly address: string
+}
+
 /**
  * Connects to a random server, and to the next one where that fails.
  *
@@ -13,10 +19,10 @@ export function connectToAny(
   options: SocketOptions,
   signal: AbortSignal,
   random?: () => number,
-): Promise<ChannelModel> {
+): Promise<Connected> {
   const connectWithRemedy = async (server: string) => {
     try {
-      return await connectTo(server, options, signal)
+      return { connection: await connectTo(server, options, signal), address: addressOf(server) }
     } catch (error) {
       throw withRemedyOfLogin(error, server)
     }
