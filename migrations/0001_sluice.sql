@@ -10055,7 +10055,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
--- autovacuum waits for. The tables of streams and days of history are among them.
+-- autovacuum waits for. The tables of streams and days of history are among them. After a burst autovacuum comes within its
+-- naptime, so a table that was vacuumed less than two of them ago is not behind.
 CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH own AS (
@@ -10091,6 +10092,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(sluice_private.duration_words_of(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
+    AND (s.vacuumed_at > sluice_private.clock() - 2 * current_setting('autovacuum_naptime')::interval) IS NOT TRUE
 $$;
 
 -- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a
@@ -10322,12 +10324,12 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A database that runs
--- nothing, or cannot be reached, takes no heartbeat: what keeps it from storing is in the error.
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A worker has read its
+-- options when it started. A database that cannot be reached takes no heartbeat: what keeps it from storing is in the error.
 CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format(CASE
-    WHEN cause = 'settings' THEN 'change what the error says; the %1$s then goes on by itself'
+    WHEN cause = 'settings' THEN 'change what the error says; after a change of its options restart the worker, else the %1$s goes on by itself'
     WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
     ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
 $$;
@@ -10411,8 +10413,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
--- Inboxes that have received, or stored, nothing for five minutes, because they cannot: of each queue the one that has waited
--- longest.
+-- How long a relay or an inbox may be unavailable before the doctor and status say so: what waits for a change does not pass by
+-- itself.
+CREATE FUNCTION sluice_private.peer_patience(cause text) RETURNS interval
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE cause WHEN 'settings' THEN interval '1 minute' ELSE interval '5 minutes' END
+$$;
+
+-- Inboxes that have received, or stored, nothing for that long, because they cannot: of each queue the one that has waited longest.
 CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
@@ -10427,11 +10435,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
            row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
-    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - interval '5 minutes'
+    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - sluice_private.peer_patience(i.cause)
   ) i WHERE i.place = 1
 $$;
 
--- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
+-- Queues whose relays have not reached their destination for that long: of each the one that has waited longest. What a
 -- worker has written of itself gets into no command.
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -10445,7 +10453,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
-    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - interval '5 minutes'
+    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - sluice_private.peer_patience(r.cause)
   ) r WHERE r.place = 1
 $$;
 
@@ -11263,7 +11271,8 @@ BEGIN
   RETURN NEXT sluice_private.say('no_worker', concat_ws(' ',
     format('No live worker consumes queue "%s".', queue),
     CASE WHEN nearest IS NOT NULL THEN format('Did you mean "%s"? A worker consumes that.', nearest)
-         WHEN consumed = '{}' THEN 'No worker is alive in this database.'
+         WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN 'No worker is alive in this database.'
+         WHEN consumed = '{}' THEN 'The live workers consume no queue.'
          ELSE format('Live workers consume %s.', array_to_string(
            consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
@@ -11324,7 +11333,7 @@ $$;
 CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
-    format('No new message comes: the inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
+    format('The inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
       sluice_private.quoted(i.worker),
       CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
       coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),
@@ -12910,7 +12919,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '842fd10c20d9'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'b367fbb5fb5a'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

@@ -86,7 +86,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Tables of Sluice that are not vacuumed, or not often enough: ten thousand dead rows, and ten times as many as
--- autovacuum waits for. The tables of streams and days of history are among them.
+-- autovacuum waits for. The tables of streams and days of history are among them. After a burst autovacuum comes within its
+-- naptime, so a table that was vacuumed less than two of them ago is not behind.
 CREATE FUNCTION sluice_private.doctor_vacuum(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WITH own AS (
@@ -122,6 +123,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(sluice_private.duration_words_of(sluice_private.clock() - s.vacuumed_at) || ' ago', 'never')),
          format('VACUUM (VERBOSE) %s; -- if a finding horizon.* is there, end that first', s.name)
   FROM stated s WHERE s.dead >= 10000 AND s.dead >= 10 * s.due
+    AND (s.vacuumed_at > sluice_private.clock() - 2 * current_setting('autovacuum_naptime')::interval) IS NOT TRUE
 $$;
 
 -- Tables and indexes of Sluice with at least 64 MB, and ten times what their rows need: a guess from the statistics. A row of a

@@ -113,12 +113,12 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A database that runs
--- nothing, or cannot be reached, takes no heartbeat: what keeps it from storing is in the error.
+-- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A worker has read its
+-- options when it started. A database that cannot be reached takes no heartbeat: what keeps it from storing is in the error.
 CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format(CASE
-    WHEN cause = 'settings' THEN 'change what the error says; the %1$s then goes on by itself'
+    WHEN cause = 'settings' THEN 'change what the error says; after a change of its options restart the worker, else the %1$s goes on by itself'
     WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
     ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
 $$;
@@ -202,8 +202,14 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM alike a WHERE a.same >= 10 AND a.same >= 0.9 * a.looked_at
 $$;
 
--- Inboxes that have received, or stored, nothing for five minutes, because they cannot: of each queue the one that has waited
--- longest.
+-- How long a relay or an inbox may be unavailable before the doctor and status say so: what waits for a change does not pass by
+-- itself.
+CREATE FUNCTION sluice_private.peer_patience(cause text) RETURNS interval
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE cause WHEN 'settings' THEN interval '1 minute' ELSE interval '5 minutes' END
+$$;
+
+-- Inboxes that have received, or stored, nothing for that long, because they cannot: of each queue the one that has waited longest.
 CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
@@ -218,11 +224,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
            row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
-    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - interval '5 minutes'
+    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - sluice_private.peer_patience(i.cause)
   ) i WHERE i.place = 1
 $$;
 
--- Queues whose relays have not reached their destination for five minutes: of each the one that has waited longest. What a
+-- Queues whose relays have not reached their destination for that long: of each the one that has waited longest. What a
 -- worker has written of itself gets into no command.
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -236,6 +242,6 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   FROM (
     SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
            row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
-    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - interval '5 minutes'
+    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - sluice_private.peer_patience(r.cause)
   ) r WHERE r.place = 1
 $$;

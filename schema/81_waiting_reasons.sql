@@ -82,7 +82,8 @@ BEGIN
   RETURN NEXT sluice_private.say('no_worker', concat_ws(' ',
     format('No live worker consumes queue "%s".', queue),
     CASE WHEN nearest IS NOT NULL THEN format('Did you mean "%s"? A worker consumes that.', nearest)
-         WHEN consumed = '{}' THEN 'No worker is alive in this database.'
+         WHEN NOT EXISTS (SELECT FROM sluice.workers w WHERE w.alive) THEN 'No worker is alive in this database.'
+         WHEN consumed = '{}' THEN 'The live workers consume no queue.'
          ELSE format('Live workers consume %s.', array_to_string(
            consumed[1:5] || CASE WHEN cardinality(consumed) > 5 THEN ARRAY['others'] END, ', ')) END,
     'Worker ' || sluice_private.quoted(gone.name) || ', which did, was last seen '
@@ -143,7 +144,7 @@ $$;
 CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
-    format('No new message comes: the inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
+    format('The inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
       sluice_private.quoted(i.worker),
       CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
       coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),

@@ -133,6 +133,15 @@ export function fitting(
   what: string,
   whose: string,
 ): unknown {
+  // Not every schema is what its types say.
+  if (typeof result !== 'object' || result === null)
+    throw expected(
+      'PAYLOAD_SCHEMA',
+      what,
+      `${whose} to return { value } or { issues }`,
+      result,
+      'Its validate is wrong',
+    )
   if (result.issues === undefined) return result.value
   // The payload is not quoted, because errors get into logs. The issues are the schema's own words.
   const received = typeof value === 'object' ? describe(value) : `a ${typeof value}`

@@ -14,7 +14,7 @@ import { Inbox } from './inbox/inbox.ts'
 import { type InboxOptions, resolveInbox } from './inbox/options.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
-import { LateOperate } from './operate/late-operate.ts'
+import { OperateInDatabase } from './operate/operate.ts'
 import { Operations } from './operate/operations.ts'
 import { PipelineOfPlan } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
@@ -83,7 +83,7 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
   static readonly name = 'Sluice'
   readonly ownTransaction = ownTransaction
   readonly events: Observable<SluiceEvent>
-  readonly operate: LateOperate
+  readonly operate: OperateInDatabase
   readonly #config: SluiceConfig
   readonly #assembly: Assembly
 
@@ -99,7 +99,7 @@ class SluiceInProcess implements Record<keyof Sluice, unknown> {
       withRoom: parts.withRoom,
       calls,
     })
-    this.operate = new LateOperate({ rules: enqueues.context, operations, claims: claims.store, calls })
+    this.operate = new OperateInDatabase(enqueues.context, operations, claims.store)
     shareInternals(this, assembly.internals)
   }
 

@@ -1,4 +1,5 @@
 import { isSluiceError } from '../errors.ts'
+import { errorsIn } from './unavailable-cause.ts'
 import { wordsOf } from './words-of.ts'
 
 /** What an error says, and its causes where they say more. An error of Sluice says all in its message. */
@@ -14,8 +15,18 @@ export function allWordsOf(thrown: unknown): string {
 function textOf(thrown: unknown, causes: number): string {
   const own = wordsOf(thrown).slice(0, MOST_TEXT)
   if (!(thrown instanceof Error) || isSluiceError(thrown) || thrown.cause === undefined || causes === 0) return own
-  const more = textOf(thrown.cause, causes - 1)
-  return own.includes(more) ? own : `${own.replace(/\.$/, '')}: ${more}`
+  if (hasAllOf(thrown.cause, own)) return own
+  return `${own.replace(/\.$/, '')}: ${textOf(thrown.cause, causes - 1)}`
+}
+
+/** Whether a text has what the error says, or, if that has causes, what each of the last ones says. */
+function hasAllOf(thrown: unknown, text: string): boolean {
+  const last = errorsIn(thrown).filter(isLast)
+  return (last.length === 0 ? [thrown] : last).every((one) => text.includes(wordsOf(one).slice(0, MOST_TEXT)))
+}
+
+function isLast(error: Error): boolean {
+  return error.cause === undefined && !(error instanceof AggregateError && error.errors.length > 0)
 }
 
 /** An error may be its own cause. */

@@ -3,7 +3,7 @@ import { untilAborted } from './until-aborted.ts'
 import { within } from './within.ts'
 
 /** A connection of an adapter. */
-interface Closable {
+export interface Closable {
   close(): Promise<void>
 }
 
@@ -20,7 +20,7 @@ export async function opened<Connection extends Closable>(
   if (connection !== undefined) return connection
   opening.then(closed).catch(() => undefined)
   await Promise.race([opening, pause(LAST_WORDS_MS)])
-  throw new Error('no connection in time')
+  throw new Error(NOT_IN_TIME)
 }
 
 /** Nothing is lost with a connection that does not close, or not in time. */
@@ -28,6 +28,9 @@ export async function closed(connection: Closable): Promise<void> {
   const closing = async () => connection.close()
   await within(CLOSE_MS, closing(), () => undefined).catch(() => undefined)
 }
+
+/** An adapter puts before it what it was trying to reach. */
+export const NOT_IN_TIME = 'no connection in time'
 
 const CLOSE_MS = 1_000
 const LAST_WORDS_MS = 100

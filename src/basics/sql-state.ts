@@ -10,6 +10,11 @@ const STATES = {
    */
   passing: /^(08|40|53|55|57|58)|^25006$/,
   /**
+   * It stays so until somebody changes it: a login, a privilege, a database, a schema, table or function that is missing, and a
+   * constraint or trigger that refuses. Not the names of statements that a pooler mixes up.
+   */
+  waitsForChange: /^(22|23|28|3D|3F|42(?!P05)|44|54|P0)/,
+  /**
    * It may come when COMMIT has taken effect: the transaction was over, or the connection, the server or the system failed.
    */
   maybeAfterCommit: /^(08|25P0[34]|53|57|58|XX)/,

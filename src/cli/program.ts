@@ -1,5 +1,4 @@
 import { Command, Option } from 'commander'
-import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
 import { addAudit } from './commands/audit.ts'
 import { addClaims } from './commands/claims.ts'
@@ -25,6 +24,7 @@ import { addStream } from './commands/stream.ts'
 import { addWork } from './commands/work.ts'
 import { maskSecrets } from './mask-secrets.ts'
 import { printable } from './show/text.ts'
+import { answerUnknownCommands, hintOf } from './unknown-command.ts'
 
 /** The command line: every command with its options and help. Commands run when it parses arguments. */
 export function createProgram(): Command {
@@ -41,6 +41,7 @@ export function createProgram(): Command {
     .addHelpText('after', HELP)
   for (const add of COMMANDS) add(program)
   acceptYes(program)
+  answerUnknownCommands(program)
   return program
 }
 
@@ -89,12 +90,8 @@ function addHelp(program: Command): void {
       for (const name of names) {
         const next = found.commands.find((command) => command.name() === name)
         if (next === undefined) {
-          const [meant] = nearest(
-            name,
-            found.commands.map((command) => command.name()),
-          )
-          const hint = meant === undefined ? '' : `\n(Did you mean ${meant}?)`
-          return help.error(`error: unknown command '${names.join(' ')}'${hint}`)
+          const hint = hintOf(name, found)
+          return help.error(`error: unknown command '${names.join(' ')}'${hint === undefined ? '' : `\n${hint}`}`)
         }
         found = next
       }

@@ -16,11 +16,13 @@ export function mayPass(error: unknown): boolean {
   // A file of a certificate or a key, which cannot be read.
   if ('syscall' in cause && cause.syscall === 'open') return false
   if ('code' in cause && cause.code !== undefined) return SYSTEM_CODE.test(String(cause.code))
-  return !REFUSED_BY_DRIVER.test(cause.message)
+  return !isRefusedByDriver(cause)
+}
+
+/** An error without a code of the driver's own, which is caused by configuration. */
+export function isRefusedByDriver({ message }: Error): boolean {
+  return /^SASL|does not support SSL/.test(message)
 }
 
 /** ECONNREFUSED, ENOTFOUND, EAI_AGAIN and the like; not those of TLS, such as ERR_TLS_CERT_ALTNAME_INVALID. */
 const SYSTEM_CODE = /^E(?!RR_)[A-Z_]+$/
-
-/** Driver errors without a code that are caused by configuration. */
-const REFUSED_BY_DRIVER = /^SASL|does not support SSL/

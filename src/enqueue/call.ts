@@ -1,5 +1,5 @@
-import { deepStack } from '../basics/deep-stack.ts'
-import { isSluiceError, type SluiceError } from '../errors.ts'
+import { type Site, stackedAt } from '../basics/call-site.ts'
+import { isSluiceError } from '../errors.ts'
 
 /** A call of the application that sends something in its transaction. */
 export interface Call {
@@ -9,29 +9,12 @@ export interface Call {
   readonly site?: Site | undefined
 }
 
-interface Site {
-  readonly stack?: string
-}
-
-/**
- * Where a call was made, for what is refused after an await: V8 knows who has called an async function only while that
- * awaits it. It takes some microseconds.
- */
-export function siteOf(): Site {
-  const site = {}
-  deepStack(() => Error.captureStackTrace(site, siteOf))
-  return site
-}
+/** A statement through a handler's transaction. */
+export const STATEMENT: Call = { words: 'one' }
 
 /** Gives a refusal for the transaction the stack of its call, if that is not the stack of now. */
 export function atSite(error: unknown, { site }: Call): unknown {
   if (site === undefined || !(isSluiceError(error, 'NOT_IN_TRANSACTION') || isSluiceError(error, 'TRANSACTION_CLOSED')))
     return error
   return stackedAt(error, site)
-}
-
-function stackedAt(error: SluiceError, { stack = '' }: Site): SluiceError {
-  const [, ...frames] = stack.split('\n')
-  const value = [`${error.name}: ${error.message}`, ...frames].join('\n')
-  return Object.defineProperty(error, 'stack', { value, configurable: true, writable: true })
 }

@@ -50,17 +50,20 @@ async function write(
   )
 }
 
-/** @throws SluiceError OPTION_INVALID */
-export function receiptKey(what: string, source: unknown, id: unknown): ReceiptKey {
+/**
+ * @param remedy for a wrong id
+ * @throws SluiceError OPTION_INVALID
+ */
+export function receiptKey(what: string, source: unknown, id: unknown, remedy?: string): ReceiptKey {
   return {
     source: labelled(`${what}.source`, source, LONGEST_SOURCE),
-    id: labelled(`${what}.id`, id, LONGEST_ID),
+    id: labelled(`${what}.id`, id, LONGEST_ID, remedy),
   }
 }
 
-function labelled(what: string, value: unknown, most: number): string {
+function labelled(what: string, value: unknown, most: number, remedy?: string): string {
   if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= most) return storable(what, value)
-  throw expected('OPTION_INVALID', what, `1 to ${most} bytes of text`, value)
+  throw expected('OPTION_INVALID', what, `1 to ${most} bytes of text`, value, remedy)
 }
 
 const LONGEST_SOURCE = 255

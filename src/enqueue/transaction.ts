@@ -1,6 +1,6 @@
 import { expected } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
-import type { Call } from './call.ts'
+import { type Call, STATEMENT } from './call.ts'
 import { drizzle } from './clients/drizzle.ts'
 import { knex } from './clients/knex.ts'
 import { kysely } from './clients/kysely.ts'
@@ -32,8 +32,6 @@ export function executorOf(tx: unknown, call: Call = STATEMENT): Execute | Promi
 const CLIENTS: readonly Recogniser<object>[] = [nodePostgres, kysely, postgresJs, knex, drizzle, typeorm, prisma]
 
 const REMEDY = "Pass the transaction that changes your data, or sluice.ownTransaction to enqueue in one of Sluice's own"
-
-const STATEMENT: Call = { words: 'one' }
 
 function isExecuteIn(value: unknown): value is (call: Call) => Execute {
   return typeof value === 'function'

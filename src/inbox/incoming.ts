@@ -46,7 +46,7 @@ function readIncoming(rules: MessageRules, plan: InboxPlan, received: ReceivedMe
   let key: ReceiptKey | undefined
   try {
     facts = factsOf(plan, received)
-    key = receiptKey('message', facts.source, facts.id)
+    key = receiptKey('message', facts.source, facts.id, NO_ID)
     const row = rowOf(rules, received, facts)
     const accepted: Incoming = { received, key, content: { kind: 'row', row } }
     return rules.definitions?.[plan.queue]?.schema === undefined ? accepted : checked(rules, plan.queue, accepted, row)
@@ -55,6 +55,9 @@ function readIncoming(rules: MessageRules, plan: InboxPlan, received: ReceivedMe
     return refused({ received, key }, known, error)
   }
 }
+
+/** Each broker has another place for an id: docs/guides/inbox.md says which. */
+const NO_ID = 'Let the publisher give each message such an id, or return one from the option read'
 
 /** The same message as a dead letter. */
 function refused(

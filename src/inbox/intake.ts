@@ -44,7 +44,9 @@ export class Intake implements HasPeer {
   }
 
   get peer(): PeerState | undefined {
-    return worstOf([this.#receiver, this.#database])
+    // What cannot be stored has been received: the broker does not stop the inbox then.
+    const { peer } = this.#database
+    return peer?.failure ? peer : worstOf([this.#receiver, this.#database])
   }
 
   get counts(): InboxStatistics {

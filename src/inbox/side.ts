@@ -4,6 +4,7 @@ import { unavailableCause } from '../basics/unavailable-cause.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { HasPeer, PeerState } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'
+import { databaseCause } from './database-cause.ts'
 import type { InboxPlan } from './options.ts'
 
 /** The broker, or the database: whether it is out of reach, and when it is tried again. */
@@ -13,12 +14,10 @@ export class Side implements HasPeer {
   readonly #report: Report
   readonly #breaker: Breaker
   /**
-   * A connection that was open has failed for a setting, such as a permission to ack, or before it had done anything: to open
-   * another one proves nothing.
+   * `proven`: the connection has done something, or has been open for a while. `doubted`: one that was open has failed for a
+   * setting, such as a permission to ack, or before it had done anything: to open another one proves nothing.
    */
-  #isDoubted = false
-  /** The connection has done something, or has been open for a while. */
-  #isProven = false
+  #proof: 'none' | 'doubted' | 'proven' = 'none'
   #peer: PeerState | undefined
 
   constructor(name: 'receiver' | 'database', plan: InboxPlan, report: Report) {
@@ -33,7 +32,7 @@ export class Side implements HasPeer {
   }
 
   get isProven(): boolean {
-    return this.#isProven
+    return this.#proof === 'proven'
   }
 
   /** It is out of reach, or does not do what it is asked. @param wasOpen it could be reached */
@@ -41,8 +40,8 @@ export class Side implements HasPeer {
     const { queue, from } = this.#plan
     const terms = this.#breaker.failed()
     const error = allWordsOf(thrown)
-    const cause = this.#name === 'receiver' ? unavailableCause(thrown) : 'outage'
-    if (wasOpen && (cause === 'settings' || !this.#isProven)) this.#isDoubted = true
+    const cause = this.#name === 'receiver' ? unavailableCause(thrown) : databaseCause(thrown)
+    if (wasOpen && (cause === 'settings' || !this.isProven)) this.#proof = 'doubted'
     const about = { side: this.#name, cause, error }
     const retryAt = new Date(Date.now() + terms.retryInMs)
     this.#peer = { system: from.system, since: terms.since, failure: { ...about, retryAt } }
@@ -51,28 +50,30 @@ export class Side implements HasPeer {
 
   /** It can be reached. Whether it does what it is asked is not known yet: the next failure waits longer than the last one. */
   reached(): void {
-    this.#isProven = false
-    if (this.#isDoubted) return
-    this.#peer ??= { system: this.#plan.from.system, since: new Date(), failure: null }
-    this.#tell(this.#breaker.reached())
+    if (this.#proof === 'doubted') return
+    this.#proof = 'none'
+    this.#available()
   }
 
   /** It has done what it is asked, without an error, for a while. */
   lasted(): void {
-    this.#isDoubted = false
-    this.reached()
-    this.#isProven = true
+    this.#proof = 'proven'
+    this.#available()
   }
 
   answered(): void {
-    this.#isDoubted = false
-    this.#isProven = true
+    this.#proof = 'proven'
     this.#tell(this.#breaker.answered())
   }
 
   /** Waits until it is to be tried again, at most until the signal aborts. */
   async untilNextTry(signal: AbortSignal): Promise<void> {
     if (this.#breaker.isDown) await pause(this.#breaker.waitMs, signal)
+  }
+
+  #available(): void {
+    this.#peer ??= { system: this.#plan.from.system, since: new Date(), failure: null }
+    this.#tell(this.#breaker.reached())
   }
 
   #tell(since: Date | undefined): void {

@@ -3,6 +3,7 @@ import { noteKind } from '../basics/adapter-kinds.ts'
 import { addressesOf } from '../basics/addresses.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
@@ -89,7 +90,7 @@ async function open(plan: FromKafkaPlan, signal: AbortSignal): Promise<ReceiverC
   const receiver = new KafkaReceiver(member, reader, plan.topics)
   try {
     const known = await untilAborted(reader.metadata({ topics: [...plan.topics] }), signal)
-    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: no connection in time`)
+    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: ${NOT_IN_TIME}`)
     // A member that was cut off may hold this up for longer: then `receive` waits.
     await untilAborted(member.join(), AbortSignal.any([signal, AbortSignal.timeout(JOIN_MS)]))
     return receiver

@@ -14,10 +14,10 @@ import { SluiceError } from '../errors.ts'
 /** An error of the client in words: OPTION_INVALID with what to do if a server answers, and waits for a change by hand. */
 export function failureOf(thrown: unknown): Error {
   const words = kafkaWordsOf(thrown)
-  const errors = errorsIn(leafOf(thrown))
-  // The last one: the words have the others, and its own, in another form.
-  if (!isOfSettings(thrown)) return new Error(words, { cause: errors.at(-1) ?? thrown })
-  const remedy = errors.map(remedyOf).find((found) => found !== undefined)
+  if (!isOfSettings(thrown)) return new Error(words, { cause: thrown })
+  const remedy = errorsIn(leafOf(thrown))
+    .map(remedyOf)
+    .find((found) => found !== undefined)
   return new SluiceError('OPTION_INVALID', remedy === undefined ? words : withAdvice(words, remedy), { cause: thrown })
 }
 

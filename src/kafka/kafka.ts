@@ -1,5 +1,6 @@
 import { Producer } from '@platformatic/kafka'
 import { noteKind } from '../basics/adapter-kinds.ts'
+import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { withConnectionErrors } from './connection-errors.ts'
@@ -45,7 +46,7 @@ async function open(plan: KafkaPlan, signal: AbortSignal): Promise<DestinationCo
   try {
     const topics = typeof plan.topic === 'string' ? [plan.topic] : []
     const known = await untilAborted(producer.metadata({ topics }), signal)
-    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: no connection in time`)
+    if (known === undefined) throw new Error(`${plan.servers.join(', ')}: ${NOT_IN_TIME}`)
     return new KafkaPublisher(producer, plan)
   } catch (error) {
     await producer.close(true).catch(() => undefined)

@@ -1,5 +1,7 @@
 import { connect, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { addressesOf } from '../basics/addresses.ts'
+import { NOT_IN_TIME } from '../basics/opened.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
 import { SluiceError } from '../errors.ts'
 import { anyServer } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
@@ -47,6 +49,17 @@ async function connectTo(server: string, options: ClientOptions | undefined): Pr
   } catch (error) {
     throw withRemedy(error)
   }
+}
+
+/** @throws that the first requests have had no answer in time: a server that was stopped says nothing, and not all of them have a limit */
+export async function inTime<T extends object>(
+  work: Promise<T>,
+  connection: NatsConnection,
+  signal: AbortSignal,
+): Promise<T> {
+  const done = await untilAborted(work, signal)
+  if (done === undefined) throw new Error(`${connection.getServer()}: ${NOT_IN_TIME}`)
+  return done
 }
 
 /** The addresses of servers. The client drops a login in one without a word. @throws SluiceError OPTION_INVALID */

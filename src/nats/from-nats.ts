@@ -4,7 +4,7 @@ import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
-import { type ClientOptions, connectOnce, serversOf } from './connect.ts'
+import { type ClientOptions, connectOnce, inTime, serversOf } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
 import { withRemedy } from './remedy.ts'
@@ -47,8 +47,11 @@ async function open(
 ): Promise<ReceiverConnection> {
   const connection = await connectOnce(servers, { pingInterval: PING_MS, ...options.connection }, signal)
   try {
-    const consumer = await consumerOf(connection, options)
-    const info = await consumer.info(true)
+    const prepare = async () => {
+      const consumer = await consumerOf(connection, options)
+      return { consumer, info: await consumer.info(true) }
+    }
+    const { consumer, info } = await inTime(prepare(), connection, signal)
     checkConsumer(info.config)
     const handover = new Handover(consumer, info, ackWaitMs(info.config))
     return new NatsReceiver(connection, consumer, handover, mostOf(info.config))
@@ -78,10 +81,14 @@ const MISSING: readonly number[] = [10014, 10059]
 /** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
 function checkConsumer(config: ConsumerConfig): void {
   const { name, durable_name: durable, ack_policy: acks, max_deliver: most = -1, backoff = [] } = config
-  const what = `consumer ${durable ?? name ?? ''}`
+  const consumer = durable ?? name ?? ''
+  const what = `consumer ${consumer}`
   if (acks !== AckPolicy.Explicit) throw expected('OPTION_INVALID', `${what}.ack_policy`, 'explicit', acks)
   if (backoff.length > 0) throw expected('OPTION_INVALID', `${what}.backoff`, 'none, but ack_wait', backoff)
-  if (most > 0) throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most)
+  if (most > 0) {
+    const remedy = `As in nats consumer edit <stream> ${consumer} --max-deliver=-1`
+    throw expected('OPTION_INVALID', `${what}.max_deliver`, '-1, any number of times', most, remedy)
+  }
   const ackMs = ackWaitMs(config)
   if (ackMs < LEAST_ACK_MS) throw expected('OPTION_INVALID', `${what}.ack_wait`, 'at least one second', `${ackMs} ms`)
 }

@@ -29,8 +29,8 @@ export function verdictOfAnswer(answer: Msg, publication: Publication): Verdict 
 }
 
 /** What an error says: about the message, about its subject, or only about the server and the way to it. */
-export function verdictOf(thrown: unknown, { outgoing, subject }: Publication): Verdict {
-  const reason = withRemedy(thrown)
+export function verdictOf(thrown: unknown, { outgoing, subject, stream }: Publication): Verdict {
+  const reason = withRemedy(thrown, stream)
   const kind = kindOf(thrown)
   if (kind === 'closed') return subject.closed(outgoing, reason)
   return kind === undefined ? unavailable(reason) : { kind, error: allWordsOf(reason) }

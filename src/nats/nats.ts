@@ -2,11 +2,11 @@ import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
 import { noteKind } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/check-keys.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'
-import { connectOnce, serversOf } from './connect.ts'
+import { checkStream } from './check-stream.ts'
+import { connectOnce, inTime, serversOf } from './connect.ts'
 import type { NatsOptions } from './nats-options.ts'
 import { NatsPublisher } from './nats-publisher.ts'
 import { withRemedy } from './remedy.ts'
@@ -59,21 +59,23 @@ async function open(
   const connection = await connectOnce(servers, options.connection, signal)
   try {
     const publisher = new NatsPublisher(connection, options)
-    await untilAborted(publisher.ready(), signal)
-    // A server that was stopped meanwhile says nothing, and this has no limit of its own.
-    if (signal.aborted) throw new Error('no connection in time')
-    await checkStream(connection, options)
-    return publisher
+    const prepare = async () => {
+      await publisher.ready()
+      await checkPlace(connection, options)
+      return publisher
+    }
+    return await inTime(prepare(), connection, signal)
   } catch (error) {
     await connection.close()
     throw withRemedy(error)
   }
 }
 
-/** @throws if the stream is missing */
-async function checkStream(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<void> {
-  if (stream === undefined && typeof subject === 'function') return
-  const { streams } = await jetstream(connection).jetstreamManager(false)
-  if (stream !== undefined) await streams.info(stream)
-  else if (typeof subject === 'string') await streams.find(subject)
+/** @throws if the stream is missing, or none has the subject, where that is one text */
+async function checkPlace(connection: NatsConnection, { stream, subject }: NatsOptions): Promise<void> {
+  const client = jetstream(connection)
+  if (stream !== undefined) return checkStream(client, stream)
+  if (typeof subject === 'function') return
+  const { streams } = await client.jetstreamManager(false)
+  await streams.find(subject)
 }

@@ -8,12 +8,16 @@ import {
 import { withAdvice } from '../basics/sentences.ts'
 import { SluiceError } from '../errors.ts'
 
-/** An error of the client, as OPTION_INVALID with what to do where the server answers, and waits for a change by hand. */
-export function withRemedy(error: unknown): unknown {
+/**
+ * An error of the client, as OPTION_INVALID with what to do where the server answers, and waits for a change by hand.
+ *
+ * @param stream that is there, and must store the message which the error is about; undefined: any
+ */
+export function withRemedy(error: unknown, stream?: string): unknown {
   const violation = violationOf(error)
   if (violation !== undefined)
     return new SluiceError('OPTION_INVALID', `${violation.message}: ${REMEDIES[violation.operation]}`, { cause: error })
-  const remedy = remedyOf(error)
+  const remedy = remedyOf(error, stream)
   if (remedy === undefined || !(error instanceof Error)) return error
   return new SluiceError('OPTION_INVALID', withAdvice(error.message, remedy), { cause: error })
 }
@@ -33,8 +37,12 @@ function violationOf(error: unknown): PermissionViolationError | undefined {
   return undefined
 }
 
-function remedyOf(error: unknown): string | undefined {
-  if (error instanceof JetStreamApiError) return REMEDIES_BY_CODE[error.code]
+function remedyOf(error: unknown, stream: string | undefined): string | undefined {
+  if (error instanceof JetStreamApiError) {
+    if (error.code === NO_STREAM && stream !== undefined)
+      return `Stream ${JSON.stringify(stream)} does not have this subject: add it there, or correct the option subject`
+    return REMEDIES_BY_CODE[error.code]
+  }
   // A server that is slow gives up a login too.
   const isRefused = error instanceof AuthorizationError && !/timeout/i.test(error.message)
   return isRefused || error instanceof UserAuthenticationExpiredError
@@ -59,11 +67,13 @@ const REMEDIES = {
     'answers come there. Let the login subscribe to _INBOX.>, or to <prefix>.> with connection: { inboxPrefix }',
 } as const
 
+const NO_STREAM = 10059
+
 /** By the server's error codes. */
 const REMEDIES_BY_CODE: Readonly<Record<number, string>> = {
   10014: 'Make the consumer, or correct the options stream and consumer',
   10039: 'Enable JetStream for the account of the login',
-  10059: 'Make the stream, or correct its name or subject in the options',
+  [NO_STREAM]: 'Make the stream, or correct its name or subject in the options',
   10060: 'Correct the option stream, or give the stream the subject',
   10076: 'Enable JetStream in the server',
   10109: 'Publish to a stream that is not sealed',

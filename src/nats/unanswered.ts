@@ -1,6 +1,7 @@
 import type { JetStreamClient } from '@nats-io/jetstream'
 import type { Verdict } from '../relay/destination.ts'
 import { unavailable } from '../relay/unavailable.ts'
+import { checkStream } from './check-stream.ts'
 import { type Publication, verdictOf } from './nats-verdict.ts'
 import { withRemedy } from './remedy.ts'
 
@@ -36,8 +37,7 @@ export class Unanswered {
   async #missing({ stream }: Publication): Promise<Verdict | undefined> {
     if (stream === undefined) return undefined
     try {
-      const { streams } = await this.#jetstream.jetstreamManager(false)
-      await streams.info(stream)
+      await checkStream(this.#jetstream, stream)
       return undefined
     } catch (error) {
       return unavailable(withRemedy(error))

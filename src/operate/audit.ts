@@ -1,5 +1,7 @@
 import { checkId } from '../basics/check-id.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { storable } from '../basics/options.ts'
+import { expected } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { type AuditPage, readAudit, readAuditKeep, setAuditKeep } from '../table/operate/audit.ts'
 import type { Execute } from '../table/statement.ts'
@@ -120,10 +122,25 @@ export class AuditInDatabase implements Audit {
   /** An undefined duration is a variable without a value, and no question. */
   async keep(...given: readonly [duration?: Duration]): Promise<number> {
     if (given.length === 0) return this.#operations.read(readAuditKeep)
-    const keepMs = toMsWithin('audit.keep', given[0], '1d')
+    const [duration] = given
+    if (duration === undefined)
+      throw expected(
+        'OPTION_INVALID',
+        'audit.keep',
+        'a duration',
+        undefined,
+        "As in audit.keep('365d'). audit.keep() reads it",
+      )
+    const keepMs = toMsWithin('audit.keep', duration, '1d')
     await this.#operations.administer((execute) => setAuditKeep(execute, keepMs))
     return keepMs
   }
+}
+
+/** The name of who acts. @throws SluiceError OPTION_INVALID */
+export function actorName(name: unknown, what: string): string {
+  if (typeof name === 'string' && name.length >= 1 && name.length <= 200) return storable(what, name)
+  throw expected('OPTION_INVALID', what, 'a name of 1 to 200 characters', name)
 }
 
 const KINDS = [...new Set(ACTIONS.map((action) => action.split('.')[0] as AuditKind))]

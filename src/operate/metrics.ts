@@ -1,4 +1,5 @@
 import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
+import { type InboxStatus, type RelayStatus, readInboxes, readRelays } from '../table/operate/peer-status.ts'
 import { type GroupStatus, readGroups } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
 
@@ -6,10 +7,14 @@ import type { Operations } from './operations.ts'
 export interface DatabaseMetrics {
   readonly queues: readonly QueueBacklog[]
   readonly groups: readonly GroupStatus[]
+  readonly relays: readonly RelayStatus[]
+  readonly inboxes: readonly InboxStatus[]
 }
 
 export async function readMetrics(operations: Operations): Promise<DatabaseMetrics> {
   const queues = await operations.read((execute) => readBacklogs(execute, null))
   const groups = await operations.count((execute) => readGroups(execute, null))
-  return { queues, groups }
+  const relays = await operations.read((execute) => readRelays(execute, null))
+  const inboxes = await operations.read((execute) => readInboxes(execute, null))
+  return { queues, groups, relays, inboxes }
 }

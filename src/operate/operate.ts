@@ -5,7 +5,7 @@ import type { KnownNames, StreamDefinitions, WithGroupQueues } from '../streams.
 import { beginPass } from '../table/maintain/tasks.ts'
 import type { Finding } from '../table/operate/doctor.ts'
 import { readClockUs } from '../table/operate/instants.ts'
-import { type Audit, AuditInDatabase } from './audit.ts'
+import { type Audit, AuditInDatabase, actorName } from './audit.ts'
 import { type Claims, ClaimsInDatabase } from './claims.ts'
 import { type DeadLetters, DeadLettersInDatabase } from './dead-letters.ts'
 import { type DoctorOptions, examine } from './doctor.ts'
@@ -122,8 +122,8 @@ export type Operate<
   maintain(): Promise<MaintenanceResult>
 }
 
-/** Answers the calls of {@link Operate} that are loaded late: see `late-operate.ts`. */
-export class OperateInDatabase implements Omit<Operate, 'by' | 'streams'> {
+/** Answers the calls of {@link Operate}. */
+export class OperateInDatabase implements Operate {
   readonly messages: Messages
   readonly queues: Queues
   readonly workers: Workers
@@ -131,14 +131,18 @@ export class OperateInDatabase implements Omit<Operate, 'by' | 'streams'> {
   readonly claims: Claims
   readonly history: History
   readonly schedules: Schedules
-  readonly streams: StreamsInDatabase
+  readonly streams: Streams
   readonly groups: Groups
   readonly endpoints: Endpoints
   readonly audit: Audit
+  readonly #rules: ScheduleRules & KnownNames
   readonly #operations: Operations
+  readonly #claims: ClaimStore
 
   constructor(rules: ScheduleRules & KnownNames, operations: Operations, claims: ClaimStore) {
+    this.#rules = rules
     this.#operations = operations
+    this.#claims = claims
     this.messages = new MessagesInDatabase(rules, operations)
     this.queues = new QueuesInDatabase(operations)
     this.workers = new WorkersInDatabase(operations)
@@ -150,6 +154,11 @@ export class OperateInDatabase implements Omit<Operate, 'by' | 'streams'> {
     this.groups = new GroupsInDatabase(operations)
     this.endpoints = new EndpointsInDatabase(rules.alphabet, operations)
     this.audit = new AuditInDatabase(operations)
+  }
+
+  by(name: string): Operate {
+    const actor = actorName(name, 'operate.by')
+    return new OperateInDatabase(this.#rules, this.#operations.by(actor), this.#claims.by(actor))
   }
 
   async status(options: { readonly queue?: string | undefined } = {}): Promise<Status> {

@@ -31,9 +31,9 @@ export function readFields<Readers extends Readonly<Record<string, Reader<unknow
  * @throws SluiceError OPTION_INVALID
  */
 export function refuseUndefined(what: string, filter: object, names: readonly string[]): void {
-  const empty = names.find((name) => Object.hasOwn(filter, name) && Reflect.get(filter, name) === undefined)
+  const empty = names.find((name) => name in filter && Reflect.get(filter, name) === undefined)
   if (empty === undefined) return
-  throw expected('OPTION_INVALID', `${what}.${empty}`, 'a value', undefined, 'Leave the name out to match all')
+  throw expected('OPTION_INVALID', `${what}.${empty}`, 'a value', undefined, `Leave ${empty} out to match any`)
 }
 
 /** Null: none is given. */

@@ -1,15 +1,18 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
 import type { StreamDefinitions } from '../streams.ts'
+import type { Execute } from '../table/statement.ts'
 import { type TrimResult, trimStream } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { readStreams, type StreamStatus } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
-import { flag, readFields } from './options.ts'
+import { count, flag, readFields, text } from './options.ts'
 import type { ReadOptions } from './read-options.ts'
-import type { StreamEvents } from './stream-events.ts'
-import { offsetOf, type StreamOffset } from './stream-offset.ts'
+import { StreamEvents } from './stream-events.ts'
+import { offsetOf, offsetOr, type StreamOffset } from './stream-offset.ts'
+import { type ReadPlan, streamPages } from './stream-pages.ts'
 import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stream-settings.ts'
 
 /** `sluice.streams`, and `sluice.operate.streams` */
@@ -65,8 +68,8 @@ export type Streams<Definitions extends StreamDefinitions | undefined = undefine
   ): Promise<TrimResult>
 }
 
-/** Answers the calls of {@link Streams}; {@link readStream} answers `read`. */
-export class StreamsInDatabase implements Omit<Streams, 'read'> {
+/** Answers the calls of {@link Streams}. */
+export class StreamsInDatabase implements Streams {
   readonly #operations: Operations
 
   constructor(operations: Operations) {
@@ -86,6 +89,14 @@ export class StreamsInDatabase implements Omit<Streams, 'read'> {
     return this.#operations.count((execute) => readStreams(execute, stream))
   }
 
+  read<Name extends string>(stream: Name, options: ReadOptions = {}): StreamEvents<InputOf<undefined, Name>> {
+    const plan = planOf(options, this.#operations.stream(stream))
+    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
+    return new StreamEvents(async function* (until) {
+      yield* streamPages(plan, reading, until)
+    }, options.signal)
+  }
+
   async trim(
     stream: string,
     before: StreamOffset,
@@ -99,4 +110,32 @@ export class StreamsInDatabase implements Omit<Streams, 'read'> {
       return trimStream(execute, name, Math.min(...starts) + 1, how)
     })
   }
+}
+
+/** @throws SluiceError OPTION_INVALID */
+function planOf(options: ReadOptions, stream: string): ReadPlan {
+  const { signal: _, ...plan } = readFields(
+    'streams.read',
+    options,
+    READ,
+    "As in streams.read('orders', { from: 'start' })",
+  )
+  if (!plan.follow || options.to === undefined) return { ...plan, stream }
+  const sentence = 'streams.read.to: expected none with follow, received one'
+  throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one of the two out`)
+}
+
+const READ = {
+  from: offsetOr('start'),
+  to: offsetOr('end'),
+  orderingKey: text,
+  type: text,
+  limit: count(Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
+  follow: flag,
+  signal,
+}
+
+function signal(value: unknown, what: string): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value
+  throw expected('OPTION_INVALID', what, 'an AbortSignal', value)
 }

@@ -1,4 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import { expected } from '../errors.ts'
 import { type MessageState, WAITING_STATES } from '../message.ts'
 import type { WaitingMatch } from '../table/operate/waiting-match.ts'
 import { flag, instant, oneOf, readFields, refuseUndefined, text } from './options.ts'
@@ -26,6 +27,8 @@ export interface WaitingFilter {
  */
 export function readWaitingFilter(what: string, given: readonly unknown[], remedy: string): WaitingMatch {
   const filter = given.length === 0 ? {} : given[0]
+  if (filter === undefined)
+    throw expected('OPTION_INVALID', what, 'a filter', undefined, `${remedy}. Leave the filter out to match all`)
   checkKeys(what, filter, Object.keys(FILTER), remedy)
   const { dryRun, ...match } = readFields(what, filter, FILTER, remedy)
   refuseUndefined(what, filter, Object.keys(match))

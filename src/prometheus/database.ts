@@ -1,11 +1,18 @@
 import type { DatabaseMetrics } from '../operate/metrics.ts'
 import { family, type Labels, type Sample } from './text.ts'
 
-/** Gauges of the database: queues and groups. */
-export function databaseFamilies({ queues = [], groups = [] }: Partial<DatabaseMetrics>): readonly string[] {
-  return [...gauges('queue', QUEUE, queues, ({ queue }) => ({ queue })), ...gauges('group', GROUP, groups, labelsOf)]
+/** Gauges of the database: queues, groups, and the relays and inboxes of live workers. */
+export function databaseFamilies(metrics: Partial<DatabaseMetrics>): readonly string[] {
+  const { queues = [], groups = [], relays = [], inboxes = [] } = metrics
+  return [
+    ...gauges('queue', QUEUE, queues, ({ queue }) => ({ queue })),
+    ...gauges('group', GROUP, groups, labelsOf),
+    unavailable('relay', 'Live workers whose relay cannot publish the queue.', relays),
+    unavailable('inbox', 'Live workers whose inbox cannot receive or store for the queue.', inboxes),
+  ]
 }
 
+type Peer = DatabaseMetrics['relays' | 'inboxes'][number]
 type Queue = DatabaseMetrics['queues'][number]
 type Group = DatabaseMetrics['groups'][number]
 
@@ -42,6 +49,14 @@ function labelsOf({ stream, group }: Group): Labels {
 /** That nothing is due has an age too, so that a graph has no holes. */
 function secondsOf(ms: number | null): number {
   return (ms ?? 0) / 1_000
+}
+
+/** Counted for each queue: the names of workers are ever new. */
+function unavailable(peer: 'relay' | 'inbox', help: string, ones: readonly Peer[]): string {
+  const counts = new Map<string, number>()
+  for (const { queue, state } of ones) counts.set(queue, (counts.get(queue) ?? 0) + Number(state === 'unavailable'))
+  const samples = [...counts].map(([queue, count]): Sample => [{ queue }, count])
+  return family(`sluice_${peer}_unavailable_workers`, 'gauge', help, samples)
 }
 
 function gauges<Of>(

@@ -1,4 +1,5 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
+import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected, isSluiceError } from '../errors.ts'
 import { notConnected } from '../relay/any-server.ts'
@@ -67,7 +68,7 @@ export async function openClient<T>(
     throw isConnected && isAnswer(failure) ? failure : failed(failure)
   }
   client.disconnect()
-  throw failed('no connection in time')
+  throw failed(NOT_IN_TIME)
 }
 
 /** What a server says about a stream, a command or a login needs no address. */

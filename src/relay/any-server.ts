@@ -1,4 +1,6 @@
 import { allWordsOf } from '../basics/all-words-of.ts'
+import { type Closable, closed, NOT_IN_TIME } from '../basics/opened.ts'
+import { untilAborted } from '../basics/until-aborted.ts'
 
 /** How to connect to one of several servers. */
 interface Way<T> {
@@ -11,18 +13,22 @@ interface Way<T> {
 }
 
 /**
- * Connects to a random server, and to the next one where that fails.
+ * Connects to a random server, and to the next one where that fails. A connection that comes after the signal is closed.
  *
  * @throws why each of them could not be connected to: an AggregateError
  */
-export async function anyServer<T>(servers: readonly string[], way: Way<T>): Promise<T> {
+export async function anyServer<T extends Closable>(servers: readonly string[], way: Way<T>): Promise<T> {
   const { connect, addressOf, signal, random = Math.random } = way
   const first = Math.floor(random() * servers.length)
   const reasons = new Map<string, unknown>()
   for (const server of [...servers.slice(first), ...servers.slice(0, first)]) {
     if (signal.aborted) break
     try {
-      return await connect(server)
+      const connecting = connect(server)
+      const connection = await untilAborted(connecting, signal)
+      if (connection !== undefined) return connection
+      connecting.then(closed).catch(() => undefined)
+      reasons.set(addressOf(server), NOT_IN_TIME)
     } catch (error) {
       reasons.set(addressOf(server), error)
     }
@@ -35,5 +41,5 @@ export async function anyServer<T>(servers: readonly string[], way: Way<T>): Pro
 /** Why there is no connection, by the address of each server that was tried. */
 export function notConnected(reasons: ReadonlyMap<string, unknown>): AggregateError {
   const words = [...reasons].map(([address, reason]) => `${address}: ${allWordsOf(reason)}`)
-  return new AggregateError(reasons.values(), words.join('; ') || 'no connection in time')
+  return new AggregateError(reasons.values(), words.join('; ') || NOT_IN_TIME)
 }

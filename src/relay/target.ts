@@ -47,8 +47,8 @@ export class Target {
   /** An error with the target, if it does not name it. */
   named(outgoing: OutgoingMessage, why: unknown): string {
     const words = allWordsOf(why)
-    const target = this.of(outgoing)
-    return words.includes(target) ? words : `${this.#option.replace(/^.*\./, '')} ${describe(target)}: ${words}`
+    const target = describe(this.of(outgoing))
+    return words.includes(target) ? words : `${this.#option.replace(/^.*\./, '')} ${target}: ${words}`
   }
 
   /** A function of the user's is asked once for a message: a destination needs its answer to check it and to publish. */

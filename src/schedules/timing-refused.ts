@@ -10,7 +10,9 @@ export function timingRefused({ cron, zone }: Timing, thrown: unknown, remedies:
   if (!isZone(zone)) return expected('OPTION_INVALID', 'schedule.zone', A_ZONE, zone, remedies.zone)
   const reason = thrown instanceof Error ? thrown.message.replace(/^CronPattern: /, '') : String(thrown)
   const sentence = expected('OPTION_INVALID', 'schedule.cron', 'a cron expression', cron).message
-  return new SluiceError('OPTION_INVALID', `${sentence}: ${reason.replace(/\.$/, '')}. ${remedies.cron}`)
+  return new SluiceError('OPTION_INVALID', `${sentence}: ${reason.replace(/\.$/, '')}. ${remedies.cron}`, {
+    cause: thrown,
+  })
 }
 
 export interface TimingRemedies {

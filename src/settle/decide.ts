@@ -134,16 +134,14 @@ function retry(
 }
 
 /** What an event names, with the trace that enqueued the message, if that is known. */
-function namesOf(message: DeliveredMessage, { queue, destination }: Rules) {
+function namesOf(message: DeliveredMessage, rules: Rules) {
   const { type, headers } = message.row
   const traceId = traceIdOf(headers)
-  return {
-    queue,
-    ...(destination !== undefined && { destination }),
-    id: shownIdOf(message),
-    type,
-    ...(traceId !== undefined && { traceId }),
-  }
+  return { ...whereOf(rules), id: shownIdOf(message), type, ...(traceId !== undefined && { traceId }) }
+}
+
+function whereOf({ queue, destination }: Rules) {
+  return { queue, ...(destination !== undefined && { destination }) }
 }
 
 interface LaterTerms {
@@ -178,14 +176,12 @@ function giveUp(message: DeliveredMessage, given: GivenUp, rules: Rules, thrown?
 
 /** It stays, and is not tried again by itself. */
 function block(message: DeliveredMessage, given: GivenUp, partition: number, rules: Rules, thrown: unknown): Decided {
-  const { queue, destination } = rules
   const { attempt, reason, error } = given
   const { type, options } = message.row
   const text = error === null ? reason : `${reason}: ${error}`
   const event = {
     kind: 'partition.stopped',
-    queue,
-    ...(destination !== undefined && { destination }),
+    ...whereOf(rules),
     partition,
     position: options?.eventPosition ?? 0,
     type,

@@ -49,17 +49,18 @@ function unreleased(): SluiceError {
   return new SluiceError(
     'SCHEMA_UNRELEASED',
     'Schema "sluice": expected one that migration 0001_sluice made, received one of the unreleased migrations from 0001_core on. ' +
-      'No migration leads from it. Drop it with all that is in it, by `DROP SCHEMA sluice CASCADE`, and run `npx sluice migrate`',
+      'No migration leads from it. Install the build of the package that migrated it. Or, if nothing in it is needed, drop it with all that ' +
+      'is in it, by `DROP SCHEMA sluice CASCADE`, and run `npx sluice migrate`',
   )
 }
 
-/** Between two releases commits change the schema of one version in place. */
+/** Before a version of the schema is released, commits change it in place. A test holds the build of a released one. */
 function otherBuild(build: string | null): SluiceError {
   return new SluiceError(
     'SCHEMA_UNRELEASED',
     `Schema "sluice": expected build ${SCHEMA_BUILD} of version ${SCHEMA_VERSION}, received ${build === null ? 'one without a build' : `build ${build}`}, ` +
-      'which another commit made. No migration leads from it. Use the package that made it, or drop the schema with all that is in it, ' +
-      'by `DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`',
+      'which another commit made. No migration leads from it. Install the build of the package that migrated it. Or, if nothing in it is needed, ' +
+      'drop the schema with all that is in it, by `DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`',
   )
 }
 

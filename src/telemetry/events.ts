@@ -333,7 +333,7 @@ export type SluiceEvent =
   /**
    * The broker of an inbox (`side: 'receiver'`), or the database, has been of no use `since` then, for this reason. It is tried
    * again after `retryInMs`. Reported for each try that fails. `cause` and `error` are those of the last try, and may change
-   * meanwhile. For the database `cause` is always `outage`.
+   * meanwhile.
    */
   | {
       readonly kind: 'inbox.unavailable'

@@ -1,7 +1,7 @@
-import { isOfBroker, lineOfBroker, relayTo } from './broker-line.ts'
 import { lineOfConnection } from './connection-line.ts'
 import type { SluiceEvent } from './events.ts'
 import { framesOf } from './frames-of.ts'
+import { isOfPeer, lineOfPeer, relayTo } from './peer-line.ts'
 import { reasonOf } from './reason-of.ts'
 import { remedyOf } from './remedy-of.ts'
 import { timeText } from './time-text.ts'
@@ -20,16 +20,13 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
       return lineOfDeath(event, worker)
     case 'partition.stopped':
       return lineOfStop(event)
-    case 'batch.failed': {
-      const error = `${event.error}${remedyOf(event.cause)}`
-      return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${error}`]
-    }
+    case 'batch.failed':
     case 'batch.released':
-      return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
+      return lineOfBatch(event)
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.worker} (${event.workerId}) vanished with ${inHand(event.messages)} again`]
+      return ['warn', `worker ${event.worker} (${event.workerId}) vanished${withInHand(event.messages)}`]
     case 'connection.failed':
     case 'connection.lost':
     case 'connection.restored':
@@ -38,10 +35,8 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
       return lineOfConnection(event)
     case 'listener.unavailable':
       return ['warn', `notifications do not arrive, the poll continues: ${reasonOf(event.error)}`]
-    case 'migration.delayed': {
-      const which = `attempt ${event.attempt} of ${event.attempts} to migrate`
-      return ['warn', `${which} was rolled back, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
-    }
+    case 'migration.delayed':
+      return lineOfMigration(event)
     case 'worker.started':
     case 'worker.stopped':
     case 'batch.claimed':
@@ -54,6 +49,20 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
     default:
       return lineOfOther(event)
   }
+}
+
+function lineOfBatch(
+  event: Extract<SluiceEvent, { kind: 'batch.failed' | 'batch.released' }>,
+): ReturnType<typeof lineOf> {
+  if (event.kind === 'batch.released')
+    return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
+  const error = `${event.error}${remedyOf(event.cause)}`
+  return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${error}`]
+}
+
+function lineOfMigration(event: Extract<SluiceEvent, { kind: 'migration.delayed' }>): ReturnType<typeof lineOf> {
+  const which = `attempt ${event.attempt} of ${event.attempts} to migrate`
+  return ['warn', `${which} was rolled back, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
 /** A retry that a handler asked for has no cause. Nobody asks for that of a relay. */
@@ -151,7 +160,7 @@ function startOf({ destination }: { readonly destination?: string }): string {
 
 function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnType<typeof lineOf> {
   if ('schedule' in event) return lineOfSchedule(event)
-  if (isOfBroker(event)) return lineOfBroker(event)
+  if (isOfPeer(event)) return lineOfPeer(event)
   if ('endpoint' in event) return lineOfEndpoint(event)
   if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
@@ -218,9 +227,10 @@ function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string 
   return ['warn', `schedule ${event.schedule} missed ${count}`]
 }
 
-/** '3 messages in flight, which are available' */
-function inHand(messages: number): string {
+/** ' with 3 messages in flight, which are available again', or nothing */
+function withInHand(messages: number): string {
+  if (messages === 0) return ''
   return messages === 1
-    ? '1 message in flight, which is available'
-    : `${messages} messages in flight, which are available`
+    ? ' with 1 message in flight, which is available again'
+    : ` with ${messages} messages in flight, which are available again`
 }

@@ -145,7 +145,8 @@ test('the package has no package but pg to find before its first message, few fi
   expect(loaded).toContain('pg')
   expect(loaded.filter((name: string) => ['kysely', 'rxjs', 'tslib', 'pg-listen', 'debug'].includes(name))).toEqual([])
   expect(before.length).toBeLessThan(20)
-  expect(added).toEqual(['kysely.cjs'])
+  expect(before).not.toContain('kysely.cjs')
+  expect(added).toContain('kysely.cjs')
 })
 
 describe('an application that esbuild has bundled into one file, without externals', () => {

@@ -1,5 +1,7 @@
 import { describe, expect } from 'vitest'
 import { runCli } from '../support/processes/run-cli.ts'
+import { bury } from '../support/rows/operations.ts'
+import { payloadsOf } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 
 describe('sluice queue', () => {
@@ -80,6 +82,28 @@ describe('sluice message reschedule', () => {
       ['--at', 'x'],
     ])
       expect(await run(...args), args.join(' ')).toMatchObject({ code: 2 })
+  })
+})
+
+describe('sluice message change', () => {
+  test('of a dead letter says what helps, and that helps', async ({ database, queue }) => {
+    const [id = ''] = await bury(database, { queue })
+    const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    const change = () => cli('message', 'change', queue, id, '--payload', '{"to": "ada@example.com"}')
+    const redrive = `npx sluice dead redrive ${queue} --id ${id}`
+    const said = `it is dead. Nothing has changed. Pause the queue, redrive it (${redrive}), change it, and resume the queue.\n`
+    expect(await change()).toMatchObject({ code: 1, stderr: expect.stringContaining(said) })
+    expect(await cli('message', 'run-now', queue, id)).toMatchObject({
+      stderr: expect.stringContaining(`To try it again: ${redrive}\n`),
+    })
+    expect(await cli('message', 'cancel', queue, id)).toMatchObject({
+      stderr: expect.stringContaining(`To delete it: npx sluice dead delete ${queue} --id ${id}\n`),
+    })
+    await cli('queue', 'pause', queue)
+    await cli('dead', 'redrive', queue, '--id', id, '--yes')
+    expect(await change()).toMatchObject({ code: 0, stdout: 'Changed.\n' })
+    await cli('queue', 'resume', queue)
+    expect(await payloadsOf(database, queue)).toEqual([{ to: 'ada@example.com' }])
   })
 })
 

@@ -67,7 +67,10 @@ test.for([
   ['ack_policy: expected explicit, received "none"', { ack_policy: AckPolicy.None }],
   ['ack_policy: expected explicit, received "all"', { ack_policy: AckPolicy.All }],
   ['backoff: expected none, but ack_wait, received an array of 1', { backoff: [nanos(2_000)], max_deliver: 2 }],
-  ['max_deliver: expected -1, any number of times, received 5', { max_deliver: 5 }],
+  [
+    'max_deliver: expected -1, any number of times, received 5. As in nats consumer edit <stream> inbox --max-deliver=-1',
+    { max_deliver: 5 },
+  ],
   ['ack_wait: expected at least one second, received "100 ms"', { ack_wait: nanos(100) }],
 ] as [string, Partial<ConsumerConfig>][])(
   'a consumer that may lose messages is refused by name: %s',

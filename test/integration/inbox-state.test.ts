@@ -86,17 +86,43 @@ describe('an inbox', () => {
     try {
       from.deliver({ id: '1', payload: 1 })
       const row = await untilRow(database, queue, isUnavailable, 'what cannot be stored')
-      expect(row).toMatchObject({ receiver: 'memory', side: 'database', cause: 'outage' })
+      expect(row).toMatchObject({ receiver: 'memory', side: 'database', cause: 'settings' })
       expect(row.error).toEqual(expect.any(String))
       const { headline } = await sluice.operate.queues.explain(queue)
       expect(headline.explanation).toContain(`cannot store what it has received from its broker, "memory", for `)
-      expect(headline.remedy).toMatch(/; -- change what the error says; the inbox then goes on by itself$/)
+      expect(headline.remedy).toMatch(
+        /; -- change what the error says; after a change of its options restart the worker, else the inbox goes on by itself$/,
+      )
     } finally {
       await database.sql('ALTER TABLE sluice.receipt_away RENAME TO receipt')
     }
     const after = await untilRow(database, queue, isAvailable, 'its end')
     expect(after.since.getTime()).toBeGreaterThan(before.since.getTime())
     await running.drain()
+  })
+
+  test('is unavailable by the side of the database also while its receiver has not proved itself', async ({
+    database,
+    sluice,
+    queue,
+    from,
+  }) => {
+    let useless = 2
+    const open = from.open.bind(from)
+    from.open = async (...given) => {
+      const connection = await open(...given)
+      if (useless-- > 0) connection.receive = () => Promise.reject(new Error('reset'))
+      return connection
+    }
+    await database.sql('ALTER TABLE sluice.receipt RENAME TO receipt_away')
+    try {
+      from.deliver({ id: '1', payload: 1 })
+      sluice.inbox(queue, { from, breaker: OFTEN }).start()
+      await untilRow(database, queue, ({ side }) => side === 'database', 'what cannot be stored')
+    } finally {
+      await database.sql('ALTER TABLE sluice.receipt_away RENAME TO receipt')
+    }
+    await untilRow(database, queue, isAvailable, 'its end')
   })
 
   test('shows of two inboxes of a queue in one process the one that cannot receive', async ({
@@ -204,14 +230,14 @@ describe('while no inbox of a queue can receive', () => {
       fail: (from: MemoryReceiver) => {
         from.reachable = false
       },
-      says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+: "[^"]*out of reach[^"]*"\. It tries again in \d+m/,
+      says: /^The inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+: "[^"]*out of reach[^"]*"\. It tries again in \d+m/,
       hint: 'check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
     },
     {
       cause: 'settings',
       fail: refuse,
-      says: /^No new message comes: the inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+, now because of a setting: "no such consumer"\. It tries again in \d+m/,
-      hint: 'change what the error says; the inbox then goes on by itself',
+      says: /^The inbox of worker "w\.[^"]+" cannot receive from its broker, "memory", for \w+, now because of a setting: "no such consumer"\. It tries again in \d+m/,
+      hint: 'change what the error says; after a change of its options restart the worker, else the inbox goes on by itself',
     },
   ])(
     'explain says so of the queue, and what helps against $cause, and not of its messages',
@@ -250,7 +276,8 @@ describe('while no inbox of a queue can receive', () => {
     expect(inboxes).toMatchObject([
       { queue, worker: `w.${queue}`, receiver: 'memory', state: 'unavailable', side: 'receiver' },
     ])
-    const hint = 'change what the error says; the inbox then goes on by itself'
+    const hint =
+      'change what the error says; after a change of its options restart the worker, else the inbox goes on by itself'
     expect(attention).toEqual([
       {
         kind: 'inboxes.unavailable',
@@ -261,7 +288,7 @@ describe('while no inbox of a queue can receive', () => {
         text: expect.stringMatching(
           /^the inbox of worker w\.\S+ cannot receive from its broker, memory, for 6m.*, now because of a setting: no such consumer$/,
         ),
-        remedy: `npx sluice explain ${queue} # ${hint}`,
+        remedy: `npx sluice doctor # ${hint}`,
       },
     ])
     expect(await found(database, 'inboxes')).toMatchObject([

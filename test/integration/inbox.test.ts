@@ -344,7 +344,7 @@ describe('a message that can never be enqueued', () => {
       expect.stringContaining(`message.body: expected what the schema of queue ${queue} accepts`),
       expect.stringContaining('message.body: expected at most 1000 bytes of JSON, received'),
       expect.stringContaining('message.orderingKey: expected 1 to 255 bytes of text'),
-      expect.stringContaining('message.id: expected 1 to 1000 bytes of text, received undefined'),
+      'message.id: expected 1 to 1000 bytes of text, received undefined. Let the publisher give each message such an id, or return one from the option read',
       expect.stringContaining('message.id: expected 1 to 1000 bytes of text, received "iii'),
     ])
     expect(letters.map(({ payload }) => payload)).toEqual([

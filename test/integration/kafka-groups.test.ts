@@ -1,6 +1,5 @@
 import { Producer } from '@platformatic/kafka'
 import { expect, type TestContext } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
 import type { RunningInbox } from '../../src/index.ts'
 import { fromKafka } from '../../src/kafka/from-kafka.ts'
 import { createSluice } from '../../src/sluice.ts'
@@ -12,9 +11,11 @@ import { type MockKafka, test } from '../support/servers/mock-kafka.ts'
 import { slowLeaders } from '../support/servers/slow-leader.ts'
 import { waitFor } from '../support/wait.ts'
 
-slowLeaders()
+const slowLeadersOf = slowLeaders()
 
 const KEYS = 12
+/** Some are under way whenever the group shares out anew. */
+const MOST_UNDER_WAY = 10 * KEYS
 // The mock cluster lets the first member of a group wait for three seconds, and each rebalance take a second less than the session.
 const optionsOf = ({ servers }: MockKafka) =>
   ({ servers, topic: 'orders', group: 'billing', sessionTimeout: '3500ms' }) as const
@@ -36,12 +37,11 @@ class Flow {
     await this.#producer.send({ messages })
   }
 
-  /** Gives some again and again until something has come about. */
-  async until(what: string, condition: () => boolean): Promise<void> {
+  /** Gives some again and again until something has come about, as long as not too many are under way. */
+  async until(what: string, stored: () => Promise<readonly number[]>, condition: () => boolean): Promise<void> {
     await waitFor(
       async () => {
-        await this.give(KEYS)
-        await pause(50)
+        if (this.given - (await stored()).length < MOST_UNDER_WAY) await this.give(KEYS)
         return condition()
       },
       { what },
@@ -53,15 +53,19 @@ class Flow {
   }
 }
 
-/** Waits until all numbers are in a queue, and expects each of them once, and those of a key in their order. */
-async function expectAllIn(database: TestDatabase, queue: string, { given }: Flow): Promise<void> {
-  const stored = async () => {
+/** What a queue has, in its order. */
+function storedIn(database: TestDatabase, queue: string): () => Promise<readonly number[]> {
+  return async () => {
     const rows = await database.sql<{ payload: number }>(
       'SELECT payload FROM sluice.message WHERE queue = $1 ORDER BY id',
       [queue],
     )
     return rows.map(({ payload }) => payload)
   }
+}
+
+/** Waits until all numbers are stored, and expects each of them once, and those of a key in their order. */
+async function expectAllIn(stored: () => Promise<readonly number[]>, { given }: Flow): Promise<void> {
   await waitFor(async () => (await stored()).length >= given, { what: 'all messages' })
   const payloads = await stored()
   for (const key of numbers(KEYS)) {
@@ -83,6 +87,7 @@ function startInbox(
 }
 
 async function begun(cluster: MockKafka, onTestFinished: TestContext['onTestFinished']): Promise<Flow> {
+  slowLeadersOf(cluster)
   await cluster.addTopic('orders', 6)
   await cluster.coordinate('billing', 1)
   const flow = new Flow(cluster)
@@ -96,14 +101,17 @@ test.concurrent('processes that come and leave while messages flow enqueue each 
   onTestFinished,
 }) => {
   const flow = await begun(cluster, onTestFinished)
+  const stored = storedIn(database, 'come')
   const [first, second] = [1, 2].map(() => startInbox(database, 'come', cluster, onTestFinished))
-  await flow.until('messages of two', () => [first, second].every((one) => (one?.statistics().enqueued ?? 0) > 0))
+  await flow.until('messages of two', stored, () =>
+    [first, second].every((one) => (one?.statistics().enqueued ?? 0) > 0),
+  )
   const third = startInbox(database, 'come', cluster, onTestFinished)
-  await flow.until('messages of the third', () => third.statistics().enqueued > 20)
+  await flow.until('messages of the third', stored, () => third.statistics().enqueued > 20)
   await first?.drain()
   const before = third.statistics().enqueued
-  await flow.until('more of the third', () => third.statistics().enqueued > before + 20)
-  await expectAllIn(database, 'come', flow)
+  await flow.until('more of the third', stored, () => third.statistics().enqueued > before + 20)
+  await expectAllIn(stored, flow)
   await Promise.all([second?.drain(), third.drain()])
 })
 
@@ -113,14 +121,17 @@ test.concurrent('what a killed process had comes to another, and each message is
   onTestFinished,
 }) => {
   const flow = await begun(cluster, onTestFinished)
+  const stored = storedIn(database, 'kill')
   const first = startInbox(database, 'kill', cluster, onTestFinished)
+  // The cluster has the first member lead: the other process waits for nobody.
+  await cluster.group.until(() => cluster.group.joined > 0)
   const other = new KafkaInboxProcess({ url: database.url, queue: 'kill', from: optionsOf(cluster) })
   onTestFinished(() => other.kill())
-  await flow.until('messages of both', () => other.enqueued > 0 && first.statistics().enqueued > 0)
+  await flow.until('messages of both', stored, () => other.enqueued > 0 && first.statistics().enqueued > 0)
   await flow.give(60)
   await other.kill()
   await flow.give(60)
-  await expectAllIn(database, 'kill', flow)
+  await expectAllIn(stored, flow)
   await first.drain()
 })
 
@@ -128,13 +139,15 @@ test.concurrent.for(['follows', 'leads'] as const)(
   'a member of librdkafka that %s shares a topic with an inbox, and leaves it what it has not received',
   async (does, { cluster, onTestFinished }) => {
     const flow = await begun(cluster, onTestFinished)
-    // The cluster has the first member lead, and refuses who asks for its share behind the leader: that one gets its answer late.
-    if (does === 'leads') await cluster.delayJoin(1, 1_000)
     const join = () => fromKafka(optionsOf(cluster)).open(soon())
     const first = does === 'leads' ? undefined : await join()
     const theirs = new KafkaMember(cluster, 'billing', 'orders')
     onTestFinished(() => theirs.kill())
-    if (does === 'leads') await theirs.joins()
+    if (does === 'leads') {
+      // The cluster has the first member lead.
+      await cluster.group.until(() => cluster.group.joined > 0)
+      onTestFinished(cluster.group.listen(() => theirs.hold(cluster.group.isTooEarlyForLeader)))
+    }
     const connection = first ?? (await join())
     onTestFinished(() => connection.close())
     const ours = new Set<string>()

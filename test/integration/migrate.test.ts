@@ -102,7 +102,8 @@ describe('migrate', () => {
   ] as const)('says what to do with a schema of this version %s, and changes nothing', async ([, words, make]) => {
     const database = await fresh()
     await make(database)
-    const remedy = '`DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`'
+    const remedy =
+      'Install the build of the package that migrated it\\. Or, if nothing in it is needed, .*`DROP SCHEMA sluice, sluice_private CASCADE`, and run `npx sluice migrate`'
     const refused = { code: 'SCHEMA_UNRELEASED', message: expect.stringMatching(`received ${words}.*${remedy}`) }
     await expect(migrate(database.url)).rejects.toMatchObject(refused)
     await expect(checkMigration(database.url)).rejects.toMatchObject(refused)

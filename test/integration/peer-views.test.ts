@@ -52,6 +52,6 @@ test.for([
         ? attentionToRelays([{ ...PEER, cause, destination: 'nats' }], [])
         : attentionToInboxes([{ ...PEER, cause, receiver: 'nats', side }])
     const rows = await database.sql('SELECT sluice_private.peer_hint($1, $2, $3) AS hint', [what, otherEnd, cause])
-    expect(rows).toEqual([{ hint: attention?.remedy?.replace('npx sluice explain orders # ', '') }])
+    expect(rows).toEqual([{ hint: attention?.remedy?.replace('npx sluice doctor # ', '') }])
   },
 )

@@ -131,7 +131,7 @@ test('an unknown topic fails its own messages alone', async ({ database, sluice,
   const relay = sluice.relay(queue, { to, retry: IN_AN_HOUR })
   expect((await relay.runOnce()).counts).toMatchObject({ acked: 2, retried: 1 })
   const [left] = await database.sql('SELECT payload, attempt, last_error FROM sluice.message WHERE queue = $1', [queue])
-  const last_error = 'Unknown topic nowhere. Make it, or correct the option topic'
+  const last_error = 'topic "nowhere": Unknown topic nowhere. Make it, or correct the option topic'
   expect(left).toEqual({ payload: 'nowhere:1', attempt: 1, last_error })
 })
 

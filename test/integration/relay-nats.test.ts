@@ -1,6 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { DiscardPolicy, RetentionPolicy } from '@nats-io/jetstream'
-import { expect, vi } from 'vitest'
+import { expect, onTestFinished, vi } from 'vitest'
+import { opened } from '../../src/basics/opened.ts'
+import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
@@ -304,10 +308,30 @@ test('a missing stream is named, and the relay goes on when it has been made', a
   expect(await log.first('relay.unavailable')).toMatchObject({
     destination: 'nats',
     cause: 'settings',
-    error: 'stream not found. Make the stream, or correct its name or subject in the options',
+    error: 'nats: expected stream "shop", received: stream not found. Make it, or correct the option stream',
   })
   await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
   await log.first('relay.available')
+  await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
+  await running.drain()
+})
+
+test('a relay whose named stream does not have the subject says so, and goes on when it does', async ({
+  sluice,
+  queue,
+  log,
+  broker: { server, manager },
+}) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.orders'] })
+  await put(sluice, queue, [1])
+  const to = nats({ servers: server.url, subject: 'shop.shipped', stream: 'shop' })
+  const running = sluice.relay(queue, { to, breaker: QUICK }).start()
+  const remedy = 'Stream "shop" does not have this subject: add it there, or correct the option subject'
+  expect(await log.first('relay.unavailable')).toMatchObject({
+    cause: 'settings',
+    error: `subject "shop.shipped": no stream matches subject. ${remedy}`,
+  })
+  await manager.streams.update('shop', { subjects: ['shop.>'] })
   await waitFor(async () => (await storedIn(manager, 'shop')).length === 1, { what: 'the message' })
   await running.drain()
 })
@@ -329,7 +353,7 @@ test('a relay waits for its named stream when that is deleted, and no message co
   await put(sluice, queue, [2])
   expect(await log.first('relay.unavailable')).toMatchObject({
     cause: 'settings',
-    error: expect.stringContaining('stream not found'),
+    error: expect.stringContaining('expected stream "shop", received: stream not found'),
   })
   const attempts = await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])
   expect(attempts).toEqual([{ attempt: 0 }])
@@ -399,4 +423,27 @@ test('a server that breaks off before answers can come is named at once', async 
     const opening = nats({ servers: address, subject: 'shop.a' }).open(AbortSignal.timeout(10_000))
     await expect(opening, `after ${answers} answers`).rejects.toThrow(new RegExp(`^${address}: (?!no connection)`))
   }
+})
+
+test.for([
+  ['nothing', ''],
+  [
+    'nothing after its greeting',
+    'INFO {"server_id":"a","version":"2.12.0","headers":true,"max_payload":1048576}\r\nPONG\r\n',
+  ],
+] as const)('a server that accepts a connection and says %s is named', async ([, greeting]) => {
+  const silent = createServer((socket) => {
+    socket.on('error', () => undefined).write(greeting)
+    onTestFinished(() => void socket.destroy())
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void silent.close())
+  await once(silent, 'listening')
+  const { port } = silent.address() as AddressInfo
+  const server = `127.0.0.1:${port}`
+  const adapters: readonly Parameters<typeof opened>[0][] = [
+    nats({ servers: `nats://${server}`, subject: 'shop', stream: 'shop' }),
+    fromNats({ servers: `nats://${server}`, stream: 'shop', consumer: 'billing' }),
+  ]
+  for (const adapter of adapters)
+    await expect(opened(adapter, AbortSignal.timeout(100))).rejects.toThrow(`${server}: no connection in time`)
 })

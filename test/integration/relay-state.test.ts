@@ -9,11 +9,13 @@ import { createTestDatabase, type TestDatabase } from '../support/servers/databa
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** A worker whose heartbeats soon tell what is new. */
 const HINTS = {
-  settings: 'change what the error says; the relay then goes on by itself',
+  settings:
+    'change what the error says; after a change of its options restart the worker, else the relay goes on by itself',
   outage: 'check that the destination runs and that the worker can reach it; the relay then goes on by itself',
 } as const
+
+/** A worker whose heartbeats soon tell what is new. */
 const test = base
   .extend('to', () => new MemoryDestination())
   .extend('sluice', ({ database, queue }) => startTestSluice(database, { name: `w.${queue}`, pollInterval: '100ms' }))
@@ -246,7 +248,7 @@ describe('while no relay of a queue reaches its destination', () => {
           subject: queue,
           messages: 2,
           text: expect.stringMatching(new RegExp(`^the ${said}`)),
-          remedy: `npx sluice explain ${queue} # ${HINTS[cause]}`,
+          remedy: `npx sluice doctor # ${HINTS[cause]}`,
         },
       ])
       expect(await found(database, 'relays')).toMatchObject([

@@ -20,12 +20,12 @@ interface Case {
 const SEEN = 'UPDATE sluice.worker SET seen_at = clock_timestamp() - make_interval(secs => $1) WHERE name = $2'
 
 /** A worker says of its relay, or of its inbox, that it is unavailable. */
-const unavailable = (kind: 'relay' | 'inbox', check: string): Case => ({
+const unavailable = (kind: 'relay' | 'inbox', check: string, cause: 'outage' | 'settings', after: number): Case => ({
   check,
-  after: 300,
+  after,
   make: async (database, queue) => {
     await register(database, { name: `w.${queue}`, queues: [queue], alive: true })
-    const said = { system: 'nats', sinceMs: 0, error: 'no leader', retryAtMs: 0 }
+    const said = { system: 'nats', sinceMs: 0, cause, error: 'no leader', retryAtMs: 0 }
     const statistics = JSON.stringify({ [queue]: { [kind]: said } })
     await database.sql('UPDATE sluice.worker SET statistics = $2::text::jsonb WHERE queues = $1', [[queue], statistics])
   },
@@ -77,8 +77,10 @@ const CASES: readonly Case[] = [
     lasts: SEEN,
     except: { 'nothing was in flight': (database) => database.sql('DELETE FROM sluice.batch_record') },
   },
-  unavailable('relay', 'relays.unavailable'),
-  unavailable('inbox', 'inboxes.unavailable'),
+  unavailable('relay', 'relays.unavailable', 'outage', 300),
+  unavailable('relay', 'relays.unavailable', 'settings', 60),
+  unavailable('inbox', 'inboxes.unavailable', 'outage', 300),
+  unavailable('inbox', 'inboxes.unavailable', 'settings', 60),
   {
     check: 'schedules.overdue',
     after: 90,

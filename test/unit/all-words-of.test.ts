@@ -13,6 +13,13 @@ test.for<[string, unknown, string]>([
   ],
   ['a sentence and its cause', new Error('Not sent.', { cause: 'too late' }), 'Not sent: too late'],
   ['a cause that is quoted', new Error(`gone (${refused.message})`, { cause: refused }), `gone (${refused.message})`],
+  [
+    'causes of which the last ones are quoted',
+    new Error(`a: ${refused.message}; b: no route`, {
+      cause: new AggregateError([refused, new Error('b failed', { cause: new Error('no route') })], 'No server.'),
+    }),
+    `a: ${refused.message}; b: no route`,
+  ],
   ['an error of Sluice', new SluiceError('OPTION_INVALID', 'Make the stream', { cause: refused }), 'Make the stream'],
   ['several addresses', new AggregateError([refused, new Error('no route')]), `${refused.message}, no route`],
   ['text', 'no route', 'no route'],

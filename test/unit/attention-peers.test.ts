@@ -32,7 +32,7 @@ test('of the inboxes of a queue that cannot receive the one that has waited long
       messages: 0,
       text: 'the inbox of worker b (and of 1 other) cannot receive from its broker, nats, for 12m: no connection in time',
       remedy:
-        'npx sluice explain orders-in # check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
+        'npx sluice doctor # check that the broker runs and that the worker can reach it; the inbox then goes on by itself',
     },
     expect.objectContaining({
       subject: 'mail-in',
@@ -50,7 +50,7 @@ test.for([
   [
     { cause: 'settings', error: 'no consumer' },
     'cannot receive from its broker, nats, for 6m, now because of a setting: no consumer',
-    'change what the error says; the inbox then goes on by itself',
+    'change what the error says; after a change of its options restart the worker, else the inbox goes on by itself',
   ],
   [
     { side: 'database', error: 'disk full' },
@@ -64,7 +64,7 @@ test.for([
   ],
 ] as const)('an inbox with %o says what it cannot, and what becomes of it', ([more, text, hint]) => {
   expect(attentionToInboxes([inbox('a', 6, more)])).toMatchObject([
-    { text: `the inbox of worker a ${text}`, remedy: `npx sluice explain orders-in # ${hint}` },
+    { text: `the inbox of worker a ${text}`, remedy: `npx sluice doctor # ${hint}` },
   ])
 })
 

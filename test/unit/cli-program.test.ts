@@ -18,6 +18,9 @@ describe('the help of every command', () => {
   test.for([
     [['help', 'ded'], "unknown command 'ded'\n(Did you mean dead?)"],
     [['help', 'dead', 'lst'], "unknown command 'dead lst'\n(Did you mean list?)"],
+    [['queue', 'explain', 'orders'], "unknown command 'explain'\n(Did you mean sluice explain?)"],
+    [['message', 'statsu', 'orders', '7'], "unknown command 'statsu'\n(Did you mean status?)"],
+    [['message', 'show', 'orders', '7'], "unknown command 'show'\n(Its commands: list, status, cancel, change, "],
     [['clear', 'orders', '--state', 'dead'], 'as do sluice dead redrive and sluice dead delete'],
     [['queue', 'move', 'ordres', 'orders', '--state', 'completed'], 'The setting history of the queue says how long'],
     [['message', 'cancel', 'orders'], 'expected the id of a message or --dedupe-key, received neither'],

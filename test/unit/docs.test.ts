@@ -164,11 +164,12 @@ describe('the documentation', () => {
 
   test('has every call of sluice.operate', () => {
     const { operate } = sluice.createSluice({ connection: 'postgres://localhost/none' })
-    const own = Object.getOwnPropertyNames(Object.getPrototypeOf(operate)).filter((name) => name !== 'constructor')
-    const { settings, ...queues } = operate.queues
-    const nouns = { ...operate, queues, 'queues.settings': settings }
-    const ofNouns = Object.entries(nouns).flatMap(([noun, of]) => Object.keys(of).map((name) => `${noun}.${name}`))
-    const calls = [...own, ...ofNouns]
+    const nouns = { '': operate, ...operate, 'queues.settings': operate.queues.settings }
+    const calls = Object.entries(nouns).flatMap(([noun, of]) =>
+      Object.getOwnPropertyNames(Object.getPrototypeOf(of))
+        .filter((name) => name !== 'constructor')
+        .map((name) => (noun === '' ? name : `${noun}.${name}`)),
+    )
     expect(calls.length).toBeGreaterThan(50)
     const listed = firstCells(read(join(ROOT, 'docs/reference/operate.md'))).flatMap(callsOf)
     expect(calls.filter((call) => !listed.includes(call))).toEqual([])
@@ -380,6 +381,9 @@ declare function pickUp(most: number, signal: AbortSignal): Promise<readonly { r
 declare function confirmLetters(numbers: readonly (string | undefined)[]): Promise<void>
 declare function log(what: unknown): void
 declare function storeElsewhere(payload: unknown): Promise<void>
+declare const boss: { work(name: string, options: object, work: (jobs: { id: string; data: object }[]) => Promise<void>): Promise<string> }
+declare class Worker { constructor(name: string, work: (job: { id?: string; name: string; data: any }) => Promise<void>, options: object) }
+type TaskList = Record<string, (payload: unknown, helpers: { job: { id: string } }) => Promise<void>>
 interface Shop { invoice: { message: string }; customer: { name: string } }
 `
 

@@ -47,10 +47,11 @@ test('of several servers that cannot be reached, each is named with its reason',
   const failure = failureOf(new MultipleErrors('Cannot connect to any broker.', [lost, gone, lost]))
   const words = 'Connection to a:9092 failed.; b:9092: connect ECONNREFUSED 10.0.0.2:9092'
   expect(failure.message).toBe(words)
+  const thrown = new MultipleErrors('Cannot connect to any broker.', [gone, lost])
+  const other = failureOf(thrown)
+  expect(other.cause).toBe(thrown)
   // Its cause adds nothing.
-  expect(allWordsOf(failureOf(new MultipleErrors('Cannot connect to any broker.', [gone, lost])))).toBe(
-    words.split('; ').toReversed().join('; '),
-  )
+  expect(allWordsOf(other)).toBe(words.split('; ').toReversed().join('; '))
 })
 
 test('a connection that ends before the login, a server that is not there and a closed client are an outage', () => {

@@ -2,13 +2,13 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 
-/** Prints the packages, or the files of the library, that a program has loaded when it ends. */
-const hookFor = (path: RegExp) => `
+/** Prints the packages that a program has loaded when it ends. */
+const HOOK = `
 import { registerHooks } from 'node:module'
 const loaded = new Set()
 registerHooks({
   load(url, context, nextLoad) {
-    const [, name] = ${path}.exec(url) ?? []
+    const [, name] = /node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url) ?? []
     if (name !== undefined) loaded.add(name)
     return nextLoad(url, context)
   },
@@ -92,40 +92,8 @@ test('to enqueue in a transaction of its own loads pg, and not Kysely', async ()
   expect(packages).not.toContain('kysely')
 })
 
-test('a worker loads nothing that only operate needs', async () => {
-  const program = `
-    import { createSluice } from ${INDEX}
-    const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
-    await sluice.start().catch(() => undefined)`
-  const files = await loadedBy(program, /\/src\/(table\/operate\/.*|operate\/operate)\.ts$/)
-  expect(files).toEqual(NEEDED_BY_WORKERS)
-})
-
-test('a worker loads pg-listen after its first claim', async () => {
-  const program = `
-    import { createSluice } from ${INDEX}
-    const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
-    await sluice.start().catch(() => undefined)`
-  const packages = await packagesOf(program)
-  expect(packages).toContain('pg')
-  expect(packages).not.toContain('pg-listen')
-})
-
-/** Who acts, how long a backlog is, why a read waited for a lock, instants, and the release of holds. */
-const NEEDED_BY_WORKERS = [
-  'table/operate/actor',
-  'table/operate/backlog',
-  'table/operate/explanations',
-  'table/operate/instants',
-  'table/operate/release-holds',
-]
-
 async function packagesOf(program: string): Promise<readonly string[]> {
-  return loadedBy(program, /node_modules\/((?:@[^/]+\/)?[^/]+)/)
-}
-
-async function loadedBy(program: string, path: RegExp): Promise<readonly string[]> {
-  const hook = `data:text/javascript,${encodeURIComponent(hookFor(path))}`
+  const hook = `data:text/javascript,${encodeURIComponent(HOOK)}`
   const args = ['--import', hook, '--input-type=module', '--eval', program]
   const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 })
   return stdout.trim().split(' ')

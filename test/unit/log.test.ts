@@ -107,7 +107,7 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'error sluice: mail: relay to nats: the broker has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: stream not found',
+      'error sluice: mail: relay to nats: the destination has been unavailable since 2030-01-01T00:00:00.000Z, now because of a setting, again in 2 s: stream not found',
     ],
     [
       {
@@ -119,7 +119,7 @@ describe('a line', () => {
         since: new Date('2030-01-01T00:00:00Z'),
         retryInMs: 2_000,
       },
-      'warn sluice: mail: relay to nats: the broker has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: no leader',
+      'warn sluice: mail: relay to nats: the destination has been unavailable since 2030-01-01T00:00:00.000Z, again in 2 s: no leader',
     ],
     [
       {
@@ -136,7 +136,7 @@ describe('a line', () => {
     ],
     [
       { kind: 'relay.available', queue: 'mail', destination: 'nats', since: new Date('2030-01-01T00:00:00Z') },
-      'info sluice: mail: relay to nats: the broker is available again. It had not been since 2030-01-01T00:00:00.000Z',
+      'info sluice: mail: relay to nats: the destination is available again. It had not been since 2030-01-01T00:00:00.000Z',
     ],
     [
       { ...ASKED, destination: 'nats', error: 'subject "a": no stream matches subject' },
@@ -238,6 +238,10 @@ describe('a line', () => {
     [
       { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 3 },
       'warn sluice: worker web-1:7 (4) vanished with 3 messages in flight, which are available again',
+    ],
+    [
+      { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 0 },
+      'warn sluice: worker web-1:7 (4) vanished',
     ],
     [
       { kind: 'worker.crashed', workerId: 4, worker: 'web-1:7', messages: 1 },

@@ -235,27 +235,32 @@ describe('says what to do', () => {
     [
       'a filter of a clear that has no value',
       () => sluice.operate.queues.clear('q', { tenant: undefined as never }),
-      'queues.clear.tenant: expected a value, received undefined. Leave the name out to match all',
+      'queues.clear.tenant: expected a value, received undefined. Leave tenant out to match any',
+    ],
+    [
+      'a filter of a clear whose prototype has no value',
+      () => sluice.operate.queues.clear('q', Object.create({ type: undefined })),
+      'queues.clear.type: expected a value, received undefined. Leave type out to match any',
     ],
     [
       'a clear by no filter',
       () => sluice.operate.queues.clear('q', undefined as never),
-      "queues.clear: expected an object of options, received undefined. As in queues.clear('emails', {",
+      "queues.clear: expected a filter, received undefined. As in queues.clear('emails', { type: 'order.paid' }). Leave the filter out to match all",
     ],
     [
       'a move by no filter',
       () => sluice.operate.queues.move('q', 'r', undefined as never),
-      "queues.move: expected an object of options, received undefined. As in queues.move('ordres', 'orders', {",
+      "queues.move: expected a filter, received undefined. As in queues.move('ordres', 'orders', { type: 'order.paid' }). Leave the filter out to match all",
     ],
     [
       'a filter of a deletion that has no value',
       () => sluice.operate.deadLetters.delete({ queue: 'q', ids: undefined as never }),
-      'deadLetters.delete.ids: expected a value, received undefined. Leave the name out to match all',
+      'deadLetters.delete.ids: expected a value, received undefined. Leave ids out to match any',
     ],
     [
       'a time to keep actions that has no value',
       () => sluice.operate.audit.keep(undefined as never),
-      'audit.keep: expected milliseconds',
+      "audit.keep: expected a duration, received undefined. As in audit.keep('365d'). audit.keep() reads it",
     ],
     [
       'unset of a setting that is none',
@@ -288,6 +293,11 @@ describe('says what to do', () => {
       'nothing',
       () => sluice.enqueue(undefined as never, 'q', 1),
       'received undefined. Pass the transaction that changes',
+    ],
+    [
+      "a handler's transaction of a copy before 0.1.0, whose method is another",
+      () => sluice.enqueue({ [Symbol.for('sluice.execute')]: async () => [] } as never, 'q', 1),
+      'or the tx of a handler, received an object. Pass the transaction that changes',
     ],
     [
       'a promise of a transaction',

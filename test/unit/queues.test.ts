@@ -51,6 +51,14 @@ describe('validatePayload', () => {
     })
   })
 
+  test.for([undefined, null, true])('refuses what is no result of a Standard Schema: %s', async (result) => {
+    const odd = schemaThat(() => result as never)
+    await expect(validatePayload(odd, {})).rejects.toMatchObject({
+      code: 'PAYLOAD_SCHEMA',
+      message: `payload: expected its schema to return { value } or { issues }, received ${result}. Its validate is wrong`,
+    })
+  })
+
   test('does not quote the payload', async () => {
     await expect(validatePayload(refusing([{ message: 'No' }]), 'secret', 'message 2', 'the schema')).rejects.toThrow(
       'message 2: expected what the schema accepts, received a string. No',

@@ -89,4 +89,11 @@ describe('a definition', () => {
     const refused = readDefinition(RULES, name, given)
     await expect(refused).rejects.toMatchObject({ code, message: expect.stringContaining(words) })
   })
+  test('is refused with the reason why its times cannot be computed as the cause', async () => {
+    const refused = readDefinition(RULES, 'nightly', { ...GOOD, cron: '61 * * * *' })
+    await expect(refused).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+      cause: { message: expect.stringMatching(/^CronPattern: /) },
+    })
+  })
 })

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CancelAnswer, ChangeAnswer, Operate, WhichMessage } from '../../index.ts'
 import { operating } from '../connect.ts'
+import { forDead } from '../for-dead.ts'
 import { didYouMean } from '../known-queue.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
@@ -136,8 +137,10 @@ async function run<Answer extends CancelAnswer | ChangeAnswer>(
       )
     if (answer.state === 'unknown')
       throw new CommandRefusal(`Queue "${queue}" has no ${none}.${await didYouMean(operate, queue)}`)
-    if (answer.result === 'nothing' || answer.result === 'refused')
-      throw new CommandRefusal(`${one} of queue "${queue}" is not waiting: it is ${answer.state}. Nothing has changed.`)
+    if (answer.result === 'nothing' || answer.result === 'refused') {
+      const words = `${one} of queue "${queue}" is not waiting: it is ${answer.state}. Nothing has changed.`
+      throw new CommandRefusal(answer.state === 'dead' ? `${words} ${forDead(command.name(), queue, which)}` : words)
+    }
     return answer
   })
 }

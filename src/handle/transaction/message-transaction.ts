@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { deepStack } from '../../basics/deep-stack.ts'
 import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
-import { atSite, type Call } from '../../enqueue/call.ts'
+import { atSite, type Call, STATEMENT } from '../../enqueue/call.ts'
 import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
 import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/constraints.ts'
@@ -251,7 +251,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   #beforeQuery(text: string): void {
-    if (!this.#open) throw closed({ words: 'one' })
+    if (!this.#open) throw closed(STATEMENT)
     if (ODD.test(text)) this.#inspect(text)
     this.#savepoint ??= this.#connection.savepoint()
   }

@@ -26,6 +26,9 @@ export type Attention = About &
     | { readonly kind: 'streams.open_append'; readonly stream: string }
   )
 
+/** What is about a queue. */
+export type AttentionToQueue = Extract<Attention, { readonly queue: string }>
+
 interface About {
   readonly severity: 'wrong' | 'watch'
   /** What it is about, in words: `orders`, `worker web-2:77 (2)`. */

@@ -1,8 +1,9 @@
 import type { InboxStatus } from '../../table/operate/peer-status.ts'
+import type { AttentionToQueue } from './attention.ts'
 import { attentionToPeers } from './of-peers.ts'
 
 /** Of inboxes that have received, or stored, nothing for long, because they cannot. */
-export function attentionToInboxes(inboxes: readonly InboxStatus[]) {
+export function attentionToInboxes(inboxes: readonly InboxStatus[]): readonly AttentionToQueue[] {
   return attentionToPeers(inboxes, {
     kind: 'inboxes.unavailable',
     what: 'inbox',

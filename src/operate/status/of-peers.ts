@@ -2,9 +2,7 @@ import { durationWords } from '../../basics/duration-words.ts'
 import { counted, shortened } from '../../basics/sentences.ts'
 import type { PeerStatus } from '../../table/operate/peer-status.ts'
 import { AFTER_MS } from './after-ms.ts'
-import type { Attention } from './attention.ts'
-
-type AttentionToQueue = Extract<Attention, { readonly queue: string }>
+import type { AttentionToQueue } from './attention.ts'
 
 /** What differs between relays and inboxes. */
 export interface PeerWords<Status extends PeerStatus> {
@@ -22,7 +20,7 @@ export function attentionToPeers<Status extends PeerStatus>(
   all: readonly Status[],
   words: PeerWords<Status>,
 ): readonly AttentionToQueue[] {
-  const out = all.filter(({ state, forMs }) => state === 'unavailable' && forMs > AFTER_MS[words.kind])
+  const out = all.filter(({ cause, forMs }) => cause !== null && forMs > AFTER_MS[words.kind][cause])
   const longestFirst = out.toSorted((a, b) => b.forMs - a.forMs)
   return [...Map.groupBy(longestFirst, ({ queue }) => queue).values()].flatMap(([longest, ...others]) =>
     longest === undefined ? [] : [unavailable(longest, others.length, words)],
@@ -46,18 +44,19 @@ function unavailable<Status extends PeerStatus>(
     queue,
     messages: messages(longest),
     text: `the ${what} of worker ${worker}${ofOthers} cannot ${cannot(longest)} for ${durationWords(forMs)}${because}${why}`,
-    remedy: `npx sluice explain ${queue} # ${hintOf(longest, words)}`,
+    remedy: `npx sluice doctor # ${hintOf(longest, words)}`,
   }
 }
 
 /** The doctor and explain say the same: `sluice_private.peer_hint`. */
 function hintOf<Status extends PeerStatus>(status: Status, { what, otherEnd }: PeerWords<Status>): string {
-  return `${firstStep(status.cause, otherEnd(status))}; the ${what} then goes on by itself`
-}
-
-function firstStep(cause: PeerStatus['cause'], otherEnd: string): string {
-  if (cause === 'settings') return 'change what the error says'
-  // One that is out of reach takes no heartbeat.
-  if (otherEnd === 'database') return 'look into the database for what the error says'
-  return `check that the ${otherEnd} runs and that the worker can reach it`
+  if (status.cause === 'settings')
+    return `change what the error says; after a change of its options restart the worker, else the ${what} goes on by itself`
+  const end = otherEnd(status)
+  const check =
+    // One that is out of reach takes no heartbeat.
+    end === 'database'
+      ? 'look into the database for what the error says'
+      : `check that the ${end} runs and that the worker can reach it`
+  return `${check}; the ${what} then goes on by itself`
 }

@@ -101,16 +101,17 @@ export function attentionToPause(
 export function attentionToKeys(held: HeldKeys): Attention {
   const { queue, keys, messages, key, messageId, failedAgoMs, error } = held
   const waiting = counted(messages, 'due message')
+  const wait = messages === 1 ? 'waits' : 'wait'
   const why = error === null ? '' : `: ${shortened(error)}`
   const failed = `message ${messageId}, which failed ${agoWords(failedAgoMs)}${why}`
-  const ofKeys = `${waiting} of ${counted(keys, 'ordering key')} wait; "${shortened(key ?? '', 60)}" longest, for ${failed}`
+  const ofKeys = `${waiting} of ${counted(keys, 'ordering key')} ${wait}; "${shortened(key ?? '', 60)}" longest, for ${failed}`
   return {
     kind: 'queues.held',
     severity: 'watch',
     subject: queue,
     queue,
     messages,
-    text: key === null ? `${waiting} wait for ${failed}` : ofKeys,
+    text: key === null ? `${waiting} ${wait} for ${failed}` : ofKeys,
     remedy: `npx sluice explain ${queue} ${messageId}`,
   }
 }

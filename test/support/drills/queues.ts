@@ -47,7 +47,7 @@ export const QUEUE_DRILLS: Readonly<Record<string, Drill>> = {
   'No message comes from the broker': async (stage) => {
     const { sluice, worker } = stage
     await idle(stage, 'orders-in')
-    const from = { system: 'nats', open: () => Promise.reject(new Error('no connection in time')) }
+    const from = { system: 'nats', open: () => Promise.reject(new Error('10.0.0.1:4222: no connection in time')) }
     worker.inbox('orders-in', { from, breaker: { delay: '1h', maxDelay: '1h' } }).start()
     const isKnown = async () => (await sluice.operate.status()).inboxes.length > 0
     await waitFor(isKnown, { what: 'the state of the inbox' })

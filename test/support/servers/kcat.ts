@@ -44,21 +44,18 @@ export class KafkaMember {
   readonly received: string[] = []
   readonly #process
   readonly #ended: Promise<unknown>
-  readonly #joins: Promise<unknown>
 
   constructor({ servers }: Pick<MockKafka, 'servers'>, group: string, topic: string) {
     const terms = ['session.timeout.ms=3500', 'heartbeat.interval.ms=350', 'auto.offset.reset=earliest']
     const args = ['-b', servers.join(','), '-u', '-G', group, ...terms.flatMap((term) => ['-X', term])]
-    this.#process = spawn('kcat', [...args, '-f', '%t/%p/%o\n', topic], { stdio: ['ignore', 'pipe', 'pipe'] })
+    this.#process = spawn('kcat', [...args, '-f', '%t/%p/%o\n', topic], { stdio: ['ignore', 'pipe', 'ignore'] })
     this.#ended = once(this.#process, 'exit')
-    this.#joins = once(this.#process.stderr, 'data')
-    this.#process.stderr.resume()
     createInterface(this.#process.stdout).on('line', (place) => this.received.push(place))
   }
 
-  /** Resolves when it says that it waits for the group. */
-  async joins(): Promise<void> {
-    await this.#joins
+  /** Has it stand still, or go on. */
+  hold(isHeld: boolean): void {
+    this.#process.kill(isHeld ? 'SIGSTOP' : 'SIGCONT')
   }
 
   /** Has it commit its offsets, and leave the group. */

@@ -1,5 +1,5 @@
 # Runs librdkafka's mock cluster. It prints the addresses of the servers, or nothing if librdkafka is not installed. Then each
-# line of its input is a call, as in `topic_create orders 3 3`, and each line of its output what that has returned.
+# line of its input is a call, as in `topic_create orders 3 3`, and each line of its output what that has returned. Its errors are the log.
 import ctypes
 import sys
 
@@ -18,6 +18,7 @@ def argument(word):
 
 
 conf = ctypes.c_void_p(library.rd_kafka_conf_new())
+library.rd_kafka_conf_set(conf, b"debug", b"mock", None, ctypes.c_size_t(0))
 client = ctypes.c_void_p(library.rd_kafka_new(0, conf, None, ctypes.c_size_t(0)))
 cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(client, int(sys.argv[1])))
 # In answers of later versions librdkafka 2.0 leaves out a field (the epoch of the leader, in ListOffsets).

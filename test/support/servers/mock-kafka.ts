@@ -6,6 +6,7 @@ import type { Writable } from 'node:stream'
 import { programOnPath } from '../../../faults/environment/program-on-path.ts'
 import { test as base } from '../sluice.ts'
 import { codeOf } from './fake-kafka-protocol.ts'
+import { GroupLog } from './group-log.ts'
 
 /** `test` with a cluster of the test's own. Skips the test where it cannot be had. */
 export const test = base.extend('cluster', async ({ skip }, { onCleanup }) => {
@@ -21,15 +22,14 @@ export const test = base.extend('cluster', async ({ skip }, { onCleanup }) => {
 export class MockKafka {
   /** The addresses of the servers 1, 2 and 3. */
   readonly servers: readonly string[]
+  readonly group: GroupLog
   readonly #process: ChildProcess
   readonly #calls: Writable
   readonly #answers: AsyncIterator<string, unknown>
 
-  private constructor(
-    servers: readonly string[],
-    { process, calls, answers }: { process: ChildProcess; calls: Writable; answers: AsyncIterator<string, unknown> },
-  ) {
+  private constructor(servers: readonly string[], { process, calls, answers, group }: Started) {
     this.servers = servers
+    this.group = group
     this.#process = process
     this.#calls = calls
     this.#answers = answers
@@ -39,11 +39,12 @@ export class MockKafka {
   static async start(): Promise<MockKafka | undefined> {
     const [python, kcat] = await Promise.all(['python3', 'kcat'].map((name) => programOnPath(name, '/usr/bin')))
     if (python === undefined || kcat === undefined) return undefined
-    const child = spawn(python, [PROGRAM, '3'], { stdio: ['pipe', 'pipe', 'ignore'] })
+    const child = spawn(python, [PROGRAM, '3'], { stdio: ['pipe', 'pipe', 'pipe'] })
+    const group = new GroupLog(child.stderr)
     const answers = createInterface(child.stdout)[Symbol.asyncIterator]()
     const { value } = await answers.next()
     if (value === undefined) return undefined
-    return new MockKafka(String(value).split(','), { process: child, calls: child.stdin, answers })
+    return new MockKafka(String(value).split(','), { process: child, calls: child.stdin, answers, group })
   }
 
   /** Makes a topic, which has a copy on each server. */
@@ -64,11 +65,6 @@ export class MockKafka {
   /** Who coordinates a group from now on. */
   coordinate(group: string, server: number): Promise<void> {
     return this.#call('coordinator_set', 'group', group, server)
-  }
-
-  /** The answer to the next member of a group that joins at a server comes so much later. */
-  delayJoin(server: number, ms: number): Promise<void> {
-    return this.#call('broker_push_request_error_rtts', server, JOIN_GROUP, 1, 0, ms)
   }
 
   /** It ends its connections, and takes no more. */
@@ -99,5 +95,11 @@ export class MockKafka {
   }
 }
 
-const JOIN_GROUP = 11
+interface Started {
+  readonly process: ChildProcess
+  readonly calls: Writable
+  readonly answers: AsyncIterator<string, unknown>
+  readonly group: GroupLog
+}
+
 const PROGRAM = join(import.meta.dirname, 'mock-kafka.py')

@@ -1,11 +1,11 @@
 import type { SluiceEvent } from './events.ts'
 import { timeText } from './time-text.ts'
 
-type OfBroker = Extract<SluiceEvent, { readonly kind: `relay.${string}` | `inbox.${string}` }>
+type OfPeer = Extract<SluiceEvent, { readonly kind: `relay.${string}` | `inbox.${string}` }>
 type Line = readonly [level: 'info' | 'warn' | 'error', text: string]
 
-/** The level and text of an event about the broker of a relay or of an inbox, or about the database of an inbox. */
-export function lineOfBroker(event: OfBroker): Line | undefined {
+/** The level and text of an event about the destination of a relay, or about the broker or the database of an inbox. */
+export function lineOfPeer(event: OfPeer): Line | undefined {
   if (event.kind === 'inbox.stored') return undefined
   if (event.kind === 'inbox.started')
     return ['info', `${inboxFrom(event.receiver)} started, batch size ${event.batchSize}`]
@@ -13,7 +13,7 @@ export function lineOfBroker(event: OfBroker): Line | undefined {
   return ['info', `${sideOf(event)} is available again. It had not been since ${event.since.toISOString()}`]
 }
 
-export function isOfBroker(event: SluiceEvent): event is OfBroker {
+export function isOfPeer(event: SluiceEvent): event is OfPeer {
   return event.kind.startsWith('relay.') || event.kind.startsWith('inbox.')
 }
 
@@ -26,11 +26,11 @@ function inboxFrom(receiver: string): string {
   return `inbox from ${receiver}`
 }
 
-type OfSide = Extract<OfBroker, { readonly since: Date }>
+type OfSide = Extract<OfPeer, { readonly since: Date }>
 
 function sideOf(event: OfSide): string {
   if (event.kind === 'relay.unavailable' || event.kind === 'relay.available')
-    return `${relayTo(event.destination)}: the broker`
+    return `${relayTo(event.destination)}: the destination`
   return `${inboxFrom(event.receiver)}: the ${event.side === 'database' ? 'database' : 'broker'}`
 }
 
