@@ -63,7 +63,7 @@ export class Confirms {
       const reason = error ?? new Error('connection closed')
       throw notConnected(new Map([[this.#connection.getServer(), reason]]))
     })
-    // Who waits for an answer hears nothing of the end. The server says whether it takes the subscription before it answers.
+    // What waits for an answer hears nothing of the end. The server says whether it takes the subscription before it answers.
     await Promise.race([this.#connection.flush(), ended])
     if (this.#deaf !== undefined) throw this.#deaf
   }

@@ -1,9 +1,10 @@
 import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
+import type { Closable } from '../basics/opened.ts'
 import { anyServer } from '../relay/any-server.ts'
 import { withRemedyOfLogin } from './remedy.ts'
 
 /** A connection, and the host and the port of its server. */
-export interface Connected {
+export interface Connected extends Closable {
   readonly connection: ChannelModel
   readonly address: string
 }
@@ -22,7 +23,8 @@ export function connectToAny(
 ): Promise<Connected> {
   const connectWithRemedy = async (server: string) => {
     try {
-      return { connection: await connectTo(server, options, signal), address: addressOf(server) }
+      const connection = await connectTo(server, options, signal)
+      return { connection, address: addressOf(server), close: () => connection.close() }
     } catch (error) {
       throw withRemedyOfLogin(error, server)
     }

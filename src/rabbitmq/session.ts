@@ -1,5 +1,6 @@
 import type { ChannelModel, SocketOptions } from 'amqplib'
 import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { notConnected } from '../relay/any-server.ts'
 import { type Connected, connectToAny } from './connect-to-any.ts'
@@ -39,13 +40,13 @@ export async function openSession<T>(
 }
 
 /**
- * Rejects when the connection ends, with the reason and the server. Who waits for an answer then is told only that there is none, and
- * who waits for the end of a channel nothing.
+ * Rejects when the connection ends, with the reason and the server. What waits for an answer hears only that there is none, and what
+ * waits for the end of a channel hears nothing.
  */
 function lossOf({ connection, address }: Connected, signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>()
   const lost = (error?: unknown) => {
-    const reason = signal.aborted ? 'no connection in time' : withRemedy(error ?? new Error('connection closed'))
+    const reason = signal.aborted ? NOT_IN_TIME : withRemedy(error ?? new Error('connection closed'))
     reject(notConnected(new Map([[address, reason]])))
   }
   connection.once('error', lost)
