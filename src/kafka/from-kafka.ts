@@ -7,6 +7,7 @@ import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
+import { withConnectionErrors } from './connection-errors.ts'
 import { FETCH_WAIT_MS } from './fetches.ts'
 import { GroupMember } from './group-member.ts'
 import { failureOf } from './kafka-failure.ts'
@@ -122,7 +123,7 @@ function clientOf(
     partitionAssigner: shareOut,
   })
   client.topics.trackAll(...topics)
-  return withPartialMetadata(client)
+  return withPartialMetadata(withConnectionErrors(client))
 }
 
 /** How long a server may take that has nothing to wait for. */

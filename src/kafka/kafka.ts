@@ -3,6 +3,7 @@ import { noteKind } from '../basics/adapter-kinds.ts'
 import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
+import { withConnectionErrors } from './connection-errors.ts'
 import { failureOf } from './kafka-failure.ts'
 import {
   type ClientOptions,
@@ -34,15 +35,14 @@ function cloudEventHeader(attribute: string, value: string): readonly [name: str
 }
 
 async function open(plan: KafkaPlan, signal: AbortSignal): Promise<DestinationConnection> {
-  const producer = withPartialMetadata(
-    new Producer<Buffer, Buffer, Buffer, Buffer>({
-      clientId: 'sluice',
-      connectTimeout: CONNECT_MS,
-      ...plan.connection,
-      ...FIXED,
-      bootstrapBrokers: plan.servers,
-    }),
-  )
+  const client = new Producer<Buffer, Buffer, Buffer, Buffer>({
+    clientId: 'sluice',
+    connectTimeout: CONNECT_MS,
+    ...plan.connection,
+    ...FIXED,
+    bootstrapBrokers: plan.servers,
+  })
+  const producer = withPartialMetadata(withConnectionErrors(client))
   try {
     const topics = typeof plan.topic === 'string' ? [plan.topic] : []
     const known = await untilAborted(producer.metadata({ topics }), signal)

@@ -1,4 +1,5 @@
 import { createInbox, type Msg, type MsgHdrs, type NatsConnection } from '@nats-io/transport-node'
+import { notConnected } from '../relay/any-server.ts'
 import { subjectOf, watchPermissions } from './remedy.ts'
 
 /** A message to publish. */
@@ -58,8 +59,12 @@ export class Confirms {
 
   /** Resolves when answers can come. @throws that they cannot */
   async ready(): Promise<void> {
-    // The server says whether it takes the subscription before it answers to this.
-    await this.#connection.flush()
+    const ended = this.#connection.closed().then((error) => {
+      const reason = error ?? new Error('connection closed')
+      throw notConnected(new Map([[this.#connection.getServer(), reason]]))
+    })
+    // What waits for an answer hears nothing of the end. The server says whether it takes the subscription before it answers.
+    await Promise.race([this.#connection.flush(), ended])
     if (this.#deaf !== undefined) throw this.#deaf
   }
 

@@ -1,6 +1,13 @@
 import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
+import type { Closable } from '../basics/opened.ts'
 import { anyServer } from '../relay/any-server.ts'
 import { withRemedyOfLogin } from './remedy.ts'
+
+/** A connection, and the host and the port of its server. */
+export interface Connected extends Closable {
+  readonly connection: ChannelModel
+  readonly address: string
+}
 
 /**
  * Connects to a random server, and to the next one where that fails.
@@ -13,10 +20,11 @@ export function connectToAny(
   options: SocketOptions,
   signal: AbortSignal,
   random?: () => number,
-): Promise<ChannelModel> {
+): Promise<Connected> {
   const connectWithRemedy = async (server: string) => {
     try {
-      return await connectTo(server, options, signal)
+      const connection = await connectTo(server, options, signal)
+      return { connection, address: addressOf(server), close: () => connection.close() }
     } catch (error) {
       throw withRemedyOfLogin(error, server)
     }

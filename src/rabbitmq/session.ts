@@ -1,6 +1,9 @@
 import type { ChannelModel, SocketOptions } from 'amqplib'
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
-import { connectToAny } from './connect-to-any.ts'
+import { notConnected } from '../relay/any-server.ts'
+import { type Connected, connectToAny } from './connect-to-any.ts'
 import { withRemedy } from './remedy.ts'
 
 /** A connection, and what destroys it. */
@@ -26,13 +29,31 @@ export async function openSession<T>(
   signal.addEventListener('abort', abort)
   if (signal.aborted) abort()
   try {
-    return await make({ connection: await connectToAny(servers, options ?? {}, life.signal), life })
+    const connected = await connectToAny(servers, options ?? {}, life.signal)
+    return await Promise.race([lossOf(connected, signal), make({ connection: connected.connection, life })])
   } catch (error) {
     abort()
     throw withRemedy(error)
   } finally {
     signal.removeEventListener('abort', abort)
   }
+}
+
+/**
+ * Rejects when the connection ends, with the reason and the server. What waits for an answer hears only that there is none, and what
+ * waits for the end of a channel hears nothing.
+ */
+function lossOf({ connection, address }: Connected, signal: AbortSignal): Promise<never> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const lost = (error?: unknown) => {
+    const reason = signal.aborted ? NOT_IN_TIME : withRemedy(error ?? new Error('connection closed'))
+    reject(notConnected(new Map([[address, reason]])))
+  }
+  connection.once('error', lost)
+  connection.once('close', lost)
+  // When the session is open, others listen.
+  ignoreRejection(promise)
+  return promise
 }
 
 /** Says goodbye, and destroys a connection that gets no answer. */

@@ -1,7 +1,7 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
 import { NOT_IN_TIME } from '../basics/opened.ts'
 import { untilAborted } from '../basics/until-aborted.ts'
-import { expected } from '../errors.ts'
+import { expected, isSluiceError } from '../errors.ts'
 import { notConnected } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'
 
@@ -65,10 +65,15 @@ export async function openClient<T>(
   } catch (error) {
     client.disconnect()
     const failure = withRemedy(reason ?? error)
-    throw isConnected ? failure : failed(failure)
+    throw isConnected && isAnswer(failure) ? failure : failed(failure)
   }
   client.disconnect()
   throw failed(NOT_IN_TIME)
+}
+
+/** What a server says about a stream, a command or a login needs no address. */
+function isAnswer(error: unknown): boolean {
+  return isSluiceError(error) || (error instanceof Error && error.name === 'ReplyError')
 }
 
 /** Of the server or, where sentinels name it, of these. */

@@ -1,9 +1,11 @@
 import { withAdvice } from '../basics/sentences.ts'
 import { wordsOf } from '../basics/words-of.ts'
-import { SluiceError } from '../errors.ts'
+import { isSluiceError, SluiceError } from '../errors.ts'
 
 /** An error of the client, as OPTION_INVALID where the server answers, and waits for a change by hand. */
 export function withRemedy(error: unknown): unknown {
+  // It has one.
+  if (isSluiceError(error)) return error
   const words = wordsOf(error)
   const remedy = REMEDIES.find(([answers]) => answers.test(words))?.[1]
   return remedy === undefined ? error : new SluiceError('OPTION_INVALID', withAdvice(words, remedy), { cause: error })

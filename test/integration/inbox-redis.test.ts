@@ -133,7 +133,9 @@ test('a group that is missing, or is destroyed, is named, and the inbox goes on 
   const running = sluice.inbox(queue, { from: from(server.url), breaker: QUICK }).start()
   const missing = await log.first('inbox.unavailable')
   expect(missing).toMatchObject({ receiver: 'redis', side: 'receiver', cause: 'settings' })
-  expect(missing.error).toContain("NOGROUP No such key 'shop' or consumer group 'billing'")
+  expect(missing.error).toMatch(
+    /^NOGROUP No such key 'shop' or consumer group 'billing'.*option\. Make the group, [^.]*$/,
+  )
   await addGroup(broker)
   await addTo(client, 'shop', [letter(1)])
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the first message' })

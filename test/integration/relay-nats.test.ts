@@ -8,6 +8,7 @@ import { fromNats } from '../../src/nats/from-nats.ts'
 import { nats } from '../../src/nats/nats.ts'
 import type { OutgoingMessage } from '../../src/relay/destination.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
+import { breakingWay } from '../support/servers/breaking-way.ts'
 import { startNats, storedIn } from '../support/servers/nats.ts'
 import { LOGIN, withoutRightToPublish, withoutRightToSubscribe } from '../support/servers/nats-login.ts'
 import { test as base, put } from '../support/sluice.ts'
@@ -412,6 +413,16 @@ test('a relay goes on with a server that was killed and started again, and nothi
   await running.drain()
   const stored = (await storedIn(manager, 'shop')).map(({ body }) => JSON.parse(body) as string)
   expect(stored.toSorted()).toEqual(sent.toSorted())
+})
+
+test('a server that breaks off before answers can come is named at once', async ({ broker: { server, manager } }) => {
+  await manager.streams.add({ name: 'shop', subjects: ['shop.>'] })
+  // What it says of itself, and two answers.
+  for (const answers of [0, 1, 2]) {
+    const address = await breakingWay(server.port, answers)
+    const opening = nats({ servers: address, subject: 'shop.a' }).open(AbortSignal.timeout(10_000))
+    await expect(opening, `after ${answers} answers`).rejects.toThrow(new RegExp(`^${address}: (?!no connection)`))
+  }
 })
 
 test.for([

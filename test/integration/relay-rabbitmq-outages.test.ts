@@ -1,6 +1,9 @@
 import { expect, onTestFinished } from 'vitest'
+import { fromRabbitmq } from '../../src/rabbitmq/from-rabbitmq.ts'
 import { rabbitmq } from '../../src/rabbitmq/rabbitmq.ts'
+import { soon } from '../support/inboxes.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
+import { breakingWay } from '../support/servers/breaking-way.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { onChannel, published, takenFrom, test } from '../support/servers/rabbitmq.ts'
 import { put } from '../support/sluice.ts'
@@ -161,3 +164,24 @@ test('a relay with a quorum queue loses nothing when its server is shut down or 
     expect([...first.values()]).toEqual(Array.from({ length: 100 }, (_, n) => n))
   }
 })
+
+test.for(['relay', 'inbox'] as const)(
+  'a server that breaks off at any moment of the opening of a connection is named at once: %s',
+  async (kind, { broker, queue }) => {
+    await onChannel(broker, (channel) => channel.assertQueue(queue))
+    const open = async (address: string) => {
+      const servers = `amqp://${address}`
+      const to = rabbitmq({ servers, exchange: 'amq.topic', routingKey: queue })
+      const connection = await (kind === 'relay' ? to : fromRabbitmq({ servers, queue })).open(soon())
+      await connection.close()
+    }
+    for (let answers = 0; answers < LAST_ANSWER[kind]; answers++) {
+      const address = await breakingWay(broker.port, answers)
+      await expect(open(address), `after ${answers} answers`).rejects.toThrow(`${address}: read ECONNRESET`)
+    }
+    await open(await breakingWay(broker.port, LAST_ANSWER[kind]))
+  },
+)
+
+/** How many there are until the connection is open: three to log in, and of channels, of an exchange or a queue. */
+const LAST_ANSWER = { relay: 8, inbox: 5 } as const

@@ -187,7 +187,7 @@ test('a connection is made to any server that answers, and if none does, each is
   const [dead, life] = [await freePort(), new AbortController()]
   const servers = [`amqp://user:secret@127.0.0.1:${dead}`, broker.url]
   for (const random of [0, 0.9]) {
-    const connection = await connectToAny(servers, {}, life.signal, () => random)
+    const { connection } = await connectToAny(servers, {}, life.signal, () => random)
     await connection.close()
   }
   const refused = connectToAny([servers[0] ?? '', 'amqp://127.0.0.1:1'], {}, life.signal, () => 0)

@@ -5,6 +5,7 @@ import { onTestFinished } from 'vitest'
 import { FakeKafkaGroup } from './fake-kafka-group.ts'
 import { answerOfGroup, SERVED_OF_GROUPS } from './fake-kafka-group-requests.ts'
 import { FakeKafkaLog } from './fake-kafka-log.ts'
+import { FakeKafkaLogin } from './fake-kafka-login.ts'
 import { codeOf, PLAIN, topicsOf } from './fake-kafka-protocol.ts'
 import { type RecordToPut, storedRecord } from './fake-kafka-records.ts'
 
@@ -20,6 +21,7 @@ export class FakeKafka {
   /** How many partitions each topic has. */
   readonly topics: Map<string, number>
   readonly log = new FakeKafkaLog()
+  readonly login = new FakeKafkaLogin()
   /** How many servers must have the records, as each request to store has said: -1 is all. */
   readonly acks: number[] = []
   /** False: it does not answer requests to store, and stores nothing. */
@@ -88,7 +90,7 @@ export class FakeKafka {
         const end = 4 + received.readInt32BE()
         const request = Reader.from(received.subarray(4, end))
         turn = turn.then(async () => {
-          const answer = await this.#answerTo(request)
+          const answer = await this.#answerTo(request, socket)
           if (answer !== undefined && socket.writable) socket.write(answer.prependLength().buffer)
         })
         received = received.subarray(end)
@@ -96,7 +98,7 @@ export class FakeKafka {
     })
   }
 
-  async #answerTo(request: Reader): Promise<Writer | undefined> {
+  async #answerTo(request: Reader, socket: Socket): Promise<Writer | undefined> {
     const [api, version, correlationId] = [request.readInt16(), request.readInt16(), request.readInt32()]
     request.readNullableString(false)
     const answer = Writer.create().appendInt32(correlationId)
@@ -120,12 +122,9 @@ export class FakeKafka {
           .appendString('127.0.0.1', false)
           .appendInt32(this.advertisedPort ?? this.port)
       case SASL_HANDSHAKE:
-        return answer.appendInt16(0).appendArray(['PLAIN'], (w, name) => w.appendString(name, false), ...PLAIN)
+        return this.login.handshake(socket, answer)
       case SASL_AUTHENTICATE:
-        return answer
-          .appendInt16(codeOf(this.refusals.get('login') ?? 'NONE'))
-          .appendString(null, false)
-          .appendBytes(Buffer.alloc(0), false)
+        return this.login.authenticate(socket, answer, this.refusals.get('login'))
       default:
         return answerOfGroup(api, request, answer, (name) => this.group(name))
     }
@@ -231,6 +230,6 @@ const SERVED = [
   [FIND_COORDINATOR, 1],
   [SASL_HANDSHAKE, 1],
   [API_VERSIONS, 1],
-  [SASL_AUTHENTICATE, 0],
+  [SASL_AUTHENTICATE, 1],
 ] as const
 const NODE = 1
