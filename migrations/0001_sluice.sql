@@ -10430,7 +10430,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
            CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' || 
+         'SELECT * FROM sluice.inboxes; -- ' ||
            sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
@@ -12919,7 +12919,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'b367fbb5fb5a'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '41b613644f59'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

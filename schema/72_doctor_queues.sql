@@ -219,7 +219,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
            CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
            sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' || 
+         'SELECT * FROM sluice.inboxes; -- ' ||
            sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
   FROM (
     SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,

@@ -5,6 +5,7 @@ import { appendEvent, appendEvents, type EventRow } from '../table/stream/append
 import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet } from './alphabet-check.ts'
 import { type AppendOptions, readAppendOptions } from './append-options.ts'
+import { callFor } from './call.ts'
 import { chunksOf, type Entry, namesAt, readList } from './read-list.ts'
 import { ALONE, checkSize, type MessageNames, readPayload } from './read-payload.ts'
 import { checkOrder, during, type TransactionHost, within } from './within.ts'
@@ -43,7 +44,7 @@ async function appendRow(context: AppendContext, tx: unknown, stream: string, en
   checkOrder(tx, stream, 'append(tx, stream, payload)')
   const name = checkStreamName(stream, context.streams)
   const read = readEvent(context, name, entry, ALONE)
-  const call = { words: `an append to stream ${name}`, site: read instanceof Promise ? siteOf() : undefined }
+  const call = callFor(`an append to stream ${name}`, read)
   const row = read instanceof Promise ? await read : read
   const [position] = await context.sends.run('append', name, [row], (rows) =>
     within(context, tx, call, async (execute) => {

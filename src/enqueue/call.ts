@@ -1,4 +1,4 @@
-import { type Site, stackedAt } from '../basics/call-site.ts'
+import { type Site, siteOf, stackedAt } from '../basics/call-site.ts'
 import { isSluiceError } from '../errors.ts'
 
 /** A call of the application that sends something in its transaction. */
@@ -11,6 +11,11 @@ export interface Call {
 
 /** A statement through a handler's transaction. */
 export const STATEMENT: Call = { words: 'one' }
+
+/** A call for what has been read of its arguments: that is a promise where a schema takes its time, and the stack of now is lost. */
+export function callFor(words: string, read: unknown): Call {
+  return read instanceof Promise ? { words, site: siteOf() } : { words }
+}
 
 /** Gives a refusal for the transaction the stack of its call, if that is not the stack of now. */
 export function atSite(error: unknown, { site }: Call): unknown {

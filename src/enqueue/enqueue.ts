@@ -15,6 +15,7 @@ import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Sends } from '../telemetry/sends.ts'
 import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
+import { callFor } from './call.ts'
 import { chunksOf, namesAt, readList } from './read-list.ts'
 import { type MessageRules, readMessage } from './read-message.ts'
 import { ALONE } from './read-payload.ts'
@@ -93,7 +94,7 @@ async function insertOne(
   refuseStream(queue, context, 'take append() or appendMany()')
   const name = checkQueueName(queue, context.definitions)
   const read = readMessage(context, name, { payload, options }, ALONE)
-  const call = { words: `an enqueue to queue ${name}`, site: read instanceof Promise ? siteOf() : undefined }
+  const call = callFor(`an enqueue to queue ${name}`, read)
   const row = read instanceof Promise ? await read : read
   const [answer] = await context.sends.run('enqueue', name, [row], (rows) =>
     within(context, tx, call, (execute) =>

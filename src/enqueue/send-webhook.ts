@@ -1,4 +1,3 @@
-import { siteOf } from '../basics/call-site.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { given } from '../basics/given.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -8,6 +7,7 @@ import { refuseStream } from '../streams.ts'
 import { orEndpointUnknown } from '../table/endpoint/endpoint-unknown.ts'
 import { type SentWebhook, sendWebhook } from '../table/endpoint/send-webhook.ts'
 import { checkAlphabet, checkText } from './alphabet-check.ts'
+import { callFor } from './call.ts'
 import type { EnqueueContext } from './enqueue.ts'
 import { labelOf } from './labels.ts'
 import { readMessage } from './read-message.ts'
@@ -57,7 +57,7 @@ async function send(context: EnqueueContext, tx: unknown, queue: string, event: 
   if (receivers.owner !== null && receivers.endpoint !== null)
     throw new SluiceError('OPTION_INVALID', 'event: expected owner or endpoint, received both. Leave one of them out')
   const read = readMessage(context, name, { payload, options: given({ type, headers, schemaVersion }) }, NAMES)
-  const call = { words: `a webhook of queue ${name}`, site: read instanceof Promise ? siteOf() : undefined }
+  const call = callFor(`a webhook of queue ${name}`, read)
   const row = read instanceof Promise ? await read : read
   try {
     return await context.sends.run('enqueue', name, [row], (rows) =>

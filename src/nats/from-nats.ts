@@ -7,7 +7,7 @@ import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { type ClientOptions, connectOnce, inTime, serversOf } from './connect.ts'
 import { Handover } from './handover.ts'
 import { NatsReceiver } from './nats-receiver.ts'
-import { withRemedy } from './remedy.ts'
+import { NO_STREAM, withRemedy } from './remedy.ts'
 
 /** From where an inbox receives in NATS JetStream. */
 export interface FromNatsOptions {
@@ -76,7 +76,7 @@ async function consumerOf(connection: NatsConnection, { stream, consumer }: From
 }
 
 /** The consumer, or the stream. */
-const MISSING: readonly number[] = [10014, 10059]
+const MISSING: readonly number[] = [10014, NO_STREAM]
 
 /** @throws SluiceError OPTION_INVALID if it may lose messages, or delivers them while they are being stored */
 function checkConsumer(config: ConsumerConfig): void {

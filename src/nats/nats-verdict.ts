@@ -4,7 +4,7 @@ import { allWordsOf } from '../basics/all-words-of.ts'
 import type { OutgoingMessage, Verdict } from '../relay/destination.ts'
 import type { Target } from '../relay/target.ts'
 import { unavailable } from '../relay/unavailable.ts'
-import { withRemedy } from './remedy.ts'
+import { NO_STREAM, withRemedy } from './remedy.ts'
 
 /** A message, and where it was published. */
 export interface Publication {
@@ -81,7 +81,7 @@ const KINDS: Readonly<Record<number, 'refused' | 'closed'>> = {
   // The stream's max_msg_size.
   10054: 'refused',
   // No stream has the subject.
-  10059: 'closed',
+  [NO_STREAM]: 'closed',
   // Another stream has it than the one that is expected.
   10060: 'closed',
   // The headers have more than 65,535 bytes.

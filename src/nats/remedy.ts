@@ -67,7 +67,8 @@ const REMEDIES = {
     'answers come there. Let the login subscribe to _INBOX.>, or to <prefix>.> with connection: { inboxPrefix }',
 } as const
 
-const NO_STREAM = 10059
+/** The named stream is missing, or none has the subject. */
+export const NO_STREAM = 10059
 
 /** By the server's error codes. */
 const REMEDIES_BY_CODE: Readonly<Record<number, string>> = {

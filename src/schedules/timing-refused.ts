@@ -1,3 +1,4 @@
+import { withAdvice } from '../basics/sentences.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Timing } from './times.ts'
 
@@ -10,7 +11,7 @@ export function timingRefused({ cron, zone }: Timing, thrown: unknown, remedies:
   if (!isZone(zone)) return expected('OPTION_INVALID', 'schedule.zone', A_ZONE, zone, remedies.zone)
   const reason = thrown instanceof Error ? thrown.message.replace(/^CronPattern: /, '') : String(thrown)
   const sentence = expected('OPTION_INVALID', 'schedule.cron', 'a cron expression', cron).message
-  return new SluiceError('OPTION_INVALID', `${sentence}: ${reason.replace(/\.$/, '')}. ${remedies.cron}`, {
+  return new SluiceError('OPTION_INVALID', withAdvice(`${sentence}: ${reason}`, remedies.cron), {
     cause: thrown,
   })
 }

@@ -36,7 +36,7 @@ export interface RelayStatus extends PeerStatus {
 export interface InboxStatus extends PeerStatus {
   /** The kind of what it receives from, such as `nats`. Null: the adapter has not said. */
   readonly receiver: string | null
-  /** What is of no use: what it receives from, or the database, in which it cannot store. Null: it is available. */
+  /** Which side fails: the broker, or the database, in which it cannot store. Null: it is available. */
   readonly side: 'receiver' | 'database' | null
 }
 
