@@ -9493,14 +9493,19 @@ LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
   WHERE f.since IS NOT NULL
 $$;
 
-CREATE VIEW sluice.relays AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS destination, p.state, p.since, p.cause, p.error,
+-- The relays and the inboxes of live workers. What one that is gone or hangs has written last says nothing about now.
+CREATE VIEW sluice_private.peers AS
+SELECT k.kind, q.key AS queue, v.id AS worker_id, v.name AS worker, p.system, p.state, p.side, p.since, p.cause, p.error,
        p.retry_at, w.seen_at AS as_of
 FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
 CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'relay') p
--- What a worker that is gone or hangs has written last says nothing about now.
-WHERE v.alive AND NOT v.stale AND q.value ? 'relay';
+CROSS JOIN (SELECT 'relay' AS kind UNION ALL SELECT 'inbox') k
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> k.kind) p
+WHERE v.alive AND NOT v.stale AND q.value ? k.kind;
+
+CREATE VIEW sluice.relays AS
+SELECT p.queue, p.worker_id, p.worker, p.system AS destination, p.state, p.since, p.cause, p.error, p.retry_at, p.as_of
+FROM sluice_private.peers p WHERE p.kind = 'relay';
 SELECT sluice_private.describe('{relays}', $$
 *: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
 queue: The queue.
@@ -9516,12 +9521,8 @@ as_of: The worker's last heartbeat. A new state comes with the next poll.
 $$);
 
 CREATE VIEW sluice.inboxes AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error,
-       p.retry_at, w.seen_at AS as_of
-FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'inbox') p
-WHERE v.alive AND NOT v.stale AND q.value ? 'inbox';
+SELECT p.queue, p.worker_id, p.worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error, p.retry_at, p.as_of
+FROM sluice_private.peers p WHERE p.kind = 'inbox';
 SELECT sluice_private.describe('{inboxes}', $$
 *: Whether the inboxes of live workers can receive and store: one row per worker and queue, once something was tried.
 queue: The queue into which it enqueues.
@@ -9578,6 +9579,33 @@ created_at: When it was made.
 changed_at: When its definition was changed last.
 changed_by: The person or login that changed it.
 $$);
+
+-- schema/67_peer_words.sql
+--
+-- What the doctor and explanations say of a relay or an inbox that is unavailable.
+
+-- What it cannot do, for how long and why. What a worker has written is given as it is to be shown.
+CREATE FUNCTION sluice_private.peer_words(p sluice_private.peers, worker text, system text, error text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('The %s of worker %s cannot %s, %s, for %s%s: %s', p.kind, worker, CASE
+      WHEN p.kind = 'relay' THEN 'publish to its destination'
+      WHEN p.side = 'database' THEN 'store what it has received from its broker'
+      ELSE 'receive from its broker' END,
+    coalesce(system, 'unnamed'), sluice_private.duration_words_to(p.since),
+    CASE p.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, error)
+$$;
+
+-- A statement that shows it, with what to do about it, which status says as well. A worker has read its options when it started.
+-- A database that cannot be reached takes no heartbeat: what keeps it from storing is in the error.
+CREATE FUNCTION sluice_private.peer_remedy(p sluice_private.peers, condition text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('SELECT * FROM sluice.%1$s%2$s; -- ' || CASE
+      WHEN p.cause = 'settings' THEN 'change what the error says; after a change of its options restart the worker, else the %3$s goes on by itself'
+      WHEN p.kind = 'inbox' AND p.side = 'database' THEN 'look into the database for what the error says; the %3$s then goes on by itself'
+      ELSE 'check that the %4$s runs and that the worker can reach it; the %3$s then goes on by itself' END,
+    CASE p.kind WHEN 'relay' THEN 'relays' ELSE 'inboxes' END, condition, p.kind,
+    CASE p.kind WHEN 'relay' THEN 'destination' ELSE 'broker' END)
+$$;
 
 -- schema/69_held_keys.sql
 --
@@ -9700,7 +9728,7 @@ SET extra_float_digits = 1 AS $$
   WITH relation AS MATERIALIZED (
     SELECT c.oid, c.oid::regclass::text AS name, c.relkind, c.relpersistence, c.reloptions, c.relrowsecurity
     FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+    WHERE c.relnamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND c.relkind IN ('r', 'p', 'v')
       AND c.relname <> ALL ('{migration,migration_lock}')
       AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
   ), found AS (
@@ -9918,7 +9946,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
            c.oid::regclass::text AS name, c.relowner AS owner
     FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
+    WHERE c.relnamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
       -- A sequence of a column goes with its table.
       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass
         AND d.deptype IN ('a', 'i')))
@@ -10324,16 +10352,6 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A worker has read its
--- options when it started. A database that cannot be reached takes no heartbeat: what keeps it from storing is in the error.
-CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format(CASE
-    WHEN cause = 'settings' THEN 'change what the error says; after a change of its options restart the worker, else the %1$s goes on by itself'
-    WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
-    ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
-$$;
-
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
 -- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
 -- groups are a matter of their streams.
@@ -10420,42 +10438,29 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE cause WHEN 'settings' THEN interval '1 minute' ELSE interval '5 minutes' END
 $$;
 
--- Inboxes that have received, or stored, nothing for that long, because they cannot: of each queue the one that has waited longest.
-CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+-- Relays, or inboxes, that have been unavailable for that long: of each queue the one that has waited longest. What a worker has
+-- written of itself gets into no command.
+CREATE FUNCTION sluice_private.doctor_peers(kind text) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
-         format('The inbox of worker %s%s cannot %s its broker, %s, for %s%s: %s', i.worker,
-           CASE WHEN i.inboxes > 1 THEN format(' (and of %s)', sluice_private.counted(i.inboxes - 1, 'other')) ELSE '' END,
-           CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
-           coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
-           CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
-           sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' ||
-           sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
+  SELECT CASE f.kind WHEN 'relay' THEN 'relays.unavailable' ELSE 'inboxes.unavailable' END, 'error', 'queue ' || f.queue,
+         sluice_private.peer_words(f.peer, f.worker || CASE WHEN f.peers > 1
+             THEN format(' (and of %s)', sluice_private.counted(f.peers - 1, 'other')) ELSE '' END,
+           f.system, sluice_private.error_line(f.error)),
+         sluice_private.peer_remedy(f.peer, '')
   FROM (
-    SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
-           row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
-    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - sluice_private.peer_patience(i.cause)
-  ) i WHERE i.place = 1
+    SELECT DISTINCT ON (p.queue) p.*, p AS peer, count(*) OVER (PARTITION BY p.queue) AS peers
+    FROM sluice_private.peers p
+    WHERE p.kind = doctor_peers.kind AND p.state = 'unavailable'
+      AND p.since < sluice_private.clock() - sluice_private.peer_patience(p.cause)
+    ORDER BY p.queue, p.since, p.worker_id
+  ) f
 $$;
 
--- Queues whose relays have not reached their destination for that long: of each the one that has waited longest. What a
--- worker has written of itself gets into no command.
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
-         format('The relay of worker %s%s cannot publish to its destination, %s, for %s%s: %s', r.worker,
-           CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
-           coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
-           CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
-           sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause)
-  FROM (
-    SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
-           row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
-    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - sluice_private.peer_patience(r.cause)
-  ) r WHERE r.place = 1
-$$;
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM sluice_private.doctor_peers('relay') $$;
+
+CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM sluice_private.doctor_peers('inbox') $$;
 
 -- schema/73_doctor.sql
 --
@@ -11306,48 +11311,41 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+CREATE FUNCTION sluice_private.say_unavailable(p sluice_private.peers) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say(CASE p.kind WHEN 'relay' THEN 'destination_unavailable' ELSE 'inbox_unavailable' END,
+    format('%s. It %s.', sluice_private.peer_words(p, sluice_private.quoted(p.worker), sluice_private.quoted(p.system),
+      sluice_private.quoted(p.error)), CASE WHEN p.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(p.retry_at) ELSE 'is trying again' END),
+    since => p.since, details => jsonb_build_object('worker', p.worker, 'cause', p.cause, 'error', left(p.error, 2000),
+        'retryAt', p.retry_at)
+      || CASE p.kind WHEN 'relay' THEN jsonb_build_object('destination', left(p.system, 200))
+        ELSE jsonb_build_object('receiver', left(p.system, 200), 'side', p.side) END,
+    remedy => sluice_private.peer_remedy(p, format(' WHERE queue = %L', p.queue)))
+$$;
+
 -- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
 -- relays.unavailable.
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s cannot publish to its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
-      coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
-      CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
-      CASE WHEN r.retry_at > clock_timestamp()
-        THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
-    since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
-      'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue,
-      sluice_private.peer_hint('relay', 'destination', r.cause))) s
-  WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
+  SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
+  WHERE p.kind = 'relay' AND p.queue = why_destination_unavailable.queue AND p.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
-      SELECT FROM sluice.relays o WHERE o.queue = r.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+      SELECT FROM sluice.relays o WHERE o.queue = p.queue AND o.worker_id = v.id AND o.state = 'unavailable'
     )
   )
-  ORDER BY r.since LIMIT 3
+  ORDER BY p.since LIMIT 3
 $$;
 
 -- No inbox of the queue can receive, or store, three at most; the doctor calls them inboxes.unavailable.
 CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
-    format('The inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
-      sluice_private.quoted(i.worker),
-      CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
-      coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),
-      CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(i.error),
-      CASE WHEN i.retry_at > clock_timestamp()
-        THEN 'tries again in ' || sluice_private.duration_words_to(i.retry_at) ELSE 'is trying again' END),
-    since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
-      'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
-    remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
-      sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause))) s
-  WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
-    SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
+  SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
+  WHERE p.kind = 'inbox' AND p.queue = why_inbox_unavailable.queue AND NOT EXISTS (
+    SELECT FROM sluice.inboxes o WHERE o.queue = p.queue AND o.state = 'available'
   )
-  ORDER BY i.since LIMIT 3
+  ORDER BY p.since LIMIT 3
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the
@@ -12919,7 +12917,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '41b613644f59'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'a69b173d19a7'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

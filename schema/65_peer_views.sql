@@ -24,14 +24,19 @@ LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
   WHERE f.since IS NOT NULL
 $$;
 
-CREATE VIEW sluice.relays AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS destination, p.state, p.since, p.cause, p.error,
+-- The relays and the inboxes of live workers. What one that is gone or hangs has written last says nothing about now.
+CREATE VIEW sluice_private.peers AS
+SELECT k.kind, q.key AS queue, v.id AS worker_id, v.name AS worker, p.system, p.state, p.side, p.since, p.cause, p.error,
        p.retry_at, w.seen_at AS as_of
 FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
 CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'relay') p
--- What a worker that is gone or hangs has written last says nothing about now.
-WHERE v.alive AND NOT v.stale AND q.value ? 'relay';
+CROSS JOIN (SELECT 'relay' AS kind UNION ALL SELECT 'inbox') k
+CROSS JOIN LATERAL sluice_private.read_peer(q.value -> k.kind) p
+WHERE v.alive AND NOT v.stale AND q.value ? k.kind;
+
+CREATE VIEW sluice.relays AS
+SELECT p.queue, p.worker_id, p.worker, p.system AS destination, p.state, p.since, p.cause, p.error, p.retry_at, p.as_of
+FROM sluice_private.peers p WHERE p.kind = 'relay';
 SELECT sluice_private.describe('{relays}', $$
 *: Whether the relays of live workers reach their destinations: one row per worker and queue, once something was tried.
 queue: The queue.
@@ -47,12 +52,8 @@ as_of: The worker's last heartbeat. A new state comes with the next poll.
 $$);
 
 CREATE VIEW sluice.inboxes AS
-SELECT q.key AS queue, v.id AS worker_id, v.name AS worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error,
-       p.retry_at, w.seen_at AS as_of
-FROM sluice.workers v JOIN sluice.worker w ON w.id = v.id
-CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(w.statistics) WHEN 'object' THEN w.statistics END) AS q (key, value)
-CROSS JOIN LATERAL sluice_private.read_peer(q.value -> 'inbox') p
-WHERE v.alive AND NOT v.stale AND q.value ? 'inbox';
+SELECT p.queue, p.worker_id, p.worker, p.system AS receiver, p.state, p.side, p.since, p.cause, p.error, p.retry_at, p.as_of
+FROM sluice_private.peers p WHERE p.kind = 'inbox';
 SELECT sluice_private.describe('{inboxes}', $$
 *: Whether the inboxes of live workers can receive and store: one row per worker and queue, once something was tried.
 queue: The queue into which it enqueues.

@@ -73,7 +73,7 @@ SET extra_float_digits = 1 AS $$
   WITH relation AS MATERIALIZED (
     SELECT c.oid, c.oid::regclass::text AS name, c.relkind, c.relpersistence, c.reloptions, c.relrowsecurity
     FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+    WHERE c.relnamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND c.relkind IN ('r', 'p', 'v')
       AND c.relname <> ALL ('{migration,migration_lock}')
       AND c.relname !~ '^(event_[0-9]+(_[0-9]+)?|completed_[0-9]{8})$'
   ), found AS (
@@ -291,7 +291,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind,
            c.oid::regclass::text AS name, c.relowner AS owner
     FROM pg_class c
-    WHERE c.relnamespace = 'sluice'::regnamespace AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
+    WHERE c.relnamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND (c.relkind IN ('r', 'p', 'v') OR c.relkind = 'S'
       -- A sequence of a column goes with its table.
       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass
         AND d.deptype IN ('a', 'i')))

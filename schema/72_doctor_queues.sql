@@ -113,16 +113,6 @@ BEGIN
 END
 $$;
 
--- What to do about a relay or an inbox that is unavailable, as the comment of a remedy. Status says the same. A worker has read its
--- options when it started. A database that cannot be reached takes no heartbeat: what keeps it from storing is in the error.
-CREATE FUNCTION sluice_private.peer_hint(what text, other_end text, cause text) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format(CASE
-    WHEN cause = 'settings' THEN 'change what the error says; after a change of its options restart the worker, else the %1$s goes on by itself'
-    WHEN other_end = 'database' THEN 'look into the database for what the error says; the %1$s then goes on by itself'
-    ELSE 'check that the %2$s runs and that the worker can reach it; the %1$s then goes on by itself' END, what, other_end)
-$$;
-
 -- Queues with messages that have been due for a minute, and no consumer: no live worker has the queue, no claim of it
 -- is open, and it is not paused. Only the messages of these are looked at, of ten thousand queues at most. The queues of
 -- groups are a matter of their streams.
@@ -209,39 +199,26 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE cause WHEN 'settings' THEN interval '1 minute' ELSE interval '5 minutes' END
 $$;
 
--- Inboxes that have received, or stored, nothing for that long, because they cannot: of each queue the one that has waited longest.
-CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+-- Relays, or inboxes, that have been unavailable for that long: of each queue the one that has waited longest. What a worker has
+-- written of itself gets into no command.
+CREATE FUNCTION sluice_private.doctor_peers(kind text) RETURNS SETOF sluice_private.finding
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'inboxes.unavailable', 'error', 'queue ' || i.queue,
-         format('The inbox of worker %s%s cannot %s its broker, %s, for %s%s: %s', i.worker,
-           CASE WHEN i.inboxes > 1 THEN format(' (and of %s)', sluice_private.counted(i.inboxes - 1, 'other')) ELSE '' END,
-           CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
-           coalesce(i.receiver, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - i.since),
-           CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
-           sluice_private.error_line(i.error)),
-         'SELECT * FROM sluice.inboxes; -- ' ||
-           sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause)
+  SELECT CASE f.kind WHEN 'relay' THEN 'relays.unavailable' ELSE 'inboxes.unavailable' END, 'error', 'queue ' || f.queue,
+         sluice_private.peer_words(f.peer, f.worker || CASE WHEN f.peers > 1
+             THEN format(' (and of %s)', sluice_private.counted(f.peers - 1, 'other')) ELSE '' END,
+           f.system, sluice_private.error_line(f.error)),
+         sluice_private.peer_remedy(f.peer, '')
   FROM (
-    SELECT i.*, count(*) OVER (PARTITION BY i.queue) AS inboxes,
-           row_number() OVER (PARTITION BY i.queue ORDER BY i.since, i.worker_id) AS place
-    FROM sluice.inboxes i WHERE i.state = 'unavailable' AND i.since < sluice_private.clock() - sluice_private.peer_patience(i.cause)
-  ) i WHERE i.place = 1
+    SELECT DISTINCT ON (p.queue) p.*, p AS peer, count(*) OVER (PARTITION BY p.queue) AS peers
+    FROM sluice_private.peers p
+    WHERE p.kind = doctor_peers.kind AND p.state = 'unavailable'
+      AND p.since < sluice_private.clock() - sluice_private.peer_patience(p.cause)
+    ORDER BY p.queue, p.since, p.worker_id
+  ) f
 $$;
 
--- Queues whose relays have not reached their destination for that long: of each the one that has waited longest. What a
--- worker has written of itself gets into no command.
 CREATE FUNCTION sluice_private.doctor_relays(open_for interval) RETURNS SETOF sluice_private.finding
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT 'relays.unavailable', 'error', 'queue ' || r.queue,
-         format('The relay of worker %s%s cannot publish to its destination, %s, for %s%s: %s', r.worker,
-           CASE WHEN r.relays > 1 THEN format(' (and of %s)', sluice_private.counted(r.relays - 1, 'other')) ELSE '' END,
-           coalesce(r.destination, 'unnamed'), sluice_private.duration_words_of(sluice_private.clock() - r.since),
-           CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END,
-           sluice_private.error_line(r.error)),
-         'SELECT * FROM sluice.relays; -- ' || sluice_private.peer_hint('relay', 'destination', r.cause)
-  FROM (
-    SELECT r.*, count(*) OVER (PARTITION BY r.queue) AS relays,
-           row_number() OVER (PARTITION BY r.queue ORDER BY r.since, r.worker_id) AS place
-    FROM sluice.relays r WHERE r.state = 'unavailable' AND r.since < sluice_private.clock() - sluice_private.peer_patience(r.cause)
-  ) r WHERE r.place = 1
-$$;
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM sluice_private.doctor_peers('relay') $$;
+
+CREATE FUNCTION sluice_private.doctor_inboxes(open_for interval) RETURNS SETOF sluice_private.finding
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM sluice_private.doctor_peers('inbox') $$;

@@ -117,48 +117,41 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
+CREATE FUNCTION sluice_private.say_unavailable(p sluice_private.peers) RETURNS sluice_private.reason
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sluice_private.say(CASE p.kind WHEN 'relay' THEN 'destination_unavailable' ELSE 'inbox_unavailable' END,
+    format('%s. It %s.', sluice_private.peer_words(p, sluice_private.quoted(p.worker), sluice_private.quoted(p.system),
+      sluice_private.quoted(p.error)), CASE WHEN p.retry_at > clock_timestamp()
+        THEN 'tries again in ' || sluice_private.duration_words_to(p.retry_at) ELSE 'is trying again' END),
+    since => p.since, details => jsonb_build_object('worker', p.worker, 'cause', p.cause, 'error', left(p.error, 2000),
+        'retryAt', p.retry_at)
+      || CASE p.kind WHEN 'relay' THEN jsonb_build_object('destination', left(p.system, 200))
+        ELSE jsonb_build_object('receiver', left(p.system, 200), 'side', p.side) END,
+    remedy => sluice_private.peer_remedy(p, format(' WHERE queue = %L', p.queue)))
+$$;
+
 -- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
 -- relays.unavailable.
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.relays r CROSS JOIN LATERAL sluice_private.say('destination_unavailable',
-    format('The relay of worker %s cannot publish to its destination, %s, for %s%s: %s. It %s.', sluice_private.quoted(r.worker),
-      coalesce(sluice_private.quoted(r.destination), 'unnamed'), sluice_private.duration_words_to(r.since),
-      CASE r.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(r.error),
-      CASE WHEN r.retry_at > clock_timestamp()
-        THEN 'tries again in ' || sluice_private.duration_words_to(r.retry_at) ELSE 'is trying again' END),
-    since => r.since, details => jsonb_build_object('worker', r.worker, 'destination', left(r.destination, 200),
-      'cause', r.cause, 'error', left(r.error, 2000), 'retryAt', r.retry_at),
-    remedy => format('SELECT * FROM sluice.relays WHERE queue = %L; -- %s', r.queue,
-      sluice_private.peer_hint('relay', 'destination', r.cause))) s
-  WHERE r.queue = why_destination_unavailable.queue AND r.state = 'unavailable' AND NOT EXISTS (
+  SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
+  WHERE p.kind = 'relay' AND p.queue = why_destination_unavailable.queue AND p.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
-      SELECT FROM sluice.relays o WHERE o.queue = r.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+      SELECT FROM sluice.relays o WHERE o.queue = p.queue AND o.worker_id = v.id AND o.state = 'unavailable'
     )
   )
-  ORDER BY r.since LIMIT 3
+  ORDER BY p.since LIMIT 3
 $$;
 
 -- No inbox of the queue can receive, or store, three at most; the doctor calls them inboxes.unavailable.
 CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT s.* FROM sluice.inboxes i CROSS JOIN LATERAL sluice_private.say('inbox_unavailable',
-    format('The inbox of worker %s cannot %s its broker, %s, for %s%s: %s. It %s.',
-      sluice_private.quoted(i.worker),
-      CASE i.side WHEN 'database' THEN 'store what it has received from' ELSE 'receive from' END,
-      coalesce(sluice_private.quoted(i.receiver), 'unnamed'), sluice_private.duration_words_to(i.since),
-      CASE i.cause WHEN 'settings' THEN ', now because of a setting' ELSE '' END, sluice_private.quoted(i.error),
-      CASE WHEN i.retry_at > clock_timestamp()
-        THEN 'tries again in ' || sluice_private.duration_words_to(i.retry_at) ELSE 'is trying again' END),
-    since => i.since, details => jsonb_build_object('worker', i.worker, 'receiver', left(i.receiver, 200), 'side', i.side,
-      'cause', i.cause, 'error', left(i.error, 2000), 'retryAt', i.retry_at),
-    remedy => format('SELECT * FROM sluice.inboxes WHERE queue = %L; -- %s', i.queue,
-      sluice_private.peer_hint('inbox', CASE i.side WHEN 'database' THEN 'database' ELSE 'broker' END, i.cause))) s
-  WHERE i.queue = why_inbox_unavailable.queue AND NOT EXISTS (
-    SELECT FROM sluice.inboxes o WHERE o.queue = i.queue AND o.state = 'available'
+  SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
+  WHERE p.kind = 'inbox' AND p.queue = why_inbox_unavailable.queue AND NOT EXISTS (
+    SELECT FROM sluice.inboxes o WHERE o.queue = p.queue AND o.state = 'available'
   )
-  ORDER BY i.since LIMIT 3
+  ORDER BY p.since LIMIT 3
 $$;
 
 -- Who could take what is due, as the end of a sentence: a worker listens, and has had no more than moments; or the

@@ -85,7 +85,7 @@ export const PASSES_CLOSED_KEYS = {
   title: 'claims that do not check whether a lease has closed a key',
   edits: [
     {
-      file: 'table/claim/ordered-statements.ts',
+      file: 'table/claim/locked-slot.ts',
       from: "'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'",
       to: `"'{}'::jsonb"`,
     },

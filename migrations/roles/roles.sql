@@ -29,7 +29,7 @@ BEGIN
 
   REVOKE ALL ON SCHEMA sluice, sluice_private
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
-  REVOKE ALL ON ALL TABLES IN SCHEMA sluice
+  REVOKE ALL ON ALL TABLES IN SCHEMA sluice, sluice_private
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL SEQUENCES IN SCHEMA sluice
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;

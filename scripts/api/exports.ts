@@ -8,11 +8,12 @@ import {
   isNamedExports,
   isTypeAliasDeclaration,
   isTypeLiteralNode,
+  isUnionTypeNode,
   isVariableStatement,
 } from 'typescript/unstable/ast/is'
 import { API } from 'typescript/unstable/sync'
 
-/** A public name, the statement that declares it, and those of the type literals that it extends. */
+/** A public name, the statement that declares it, and those of the type literals that it extends, or of the unions that it joins. */
 export interface Export {
   readonly name: string
   readonly statement: Statement
@@ -69,14 +70,18 @@ function sourceOf(file: SourceFile, name: string, open: Open): SourceFile | unde
 }
 
 function toExport(name: string, statement: Statement, file: SourceFile, open: Open): Export {
-  const extended = isInterfaceDeclaration(statement) ? (statement.heritageClauses ?? []) : []
-  const parts = extended
-    .flatMap(({ types }) => types.map(({ expression }) => expression.getText()))
+  const isPart = isInterfaceDeclaration(statement) ? isTypeLiteralNode : isUnionTypeNode
+  const parts = partNamesOf(statement)
     .map((part) => sourceOf(file, part, open)?.statements.find((candidate) => nameOf(candidate) === part))
-    .flatMap((part) =>
-      part !== undefined && isTypeAliasDeclaration(part) && isTypeLiteralNode(part.type) ? [part] : [],
-    )
+    .flatMap((part) => (part !== undefined && isTypeAliasDeclaration(part) && isPart(part.type) ? [part] : []))
   return { name, statement, parts }
+}
+
+function partNamesOf(statement: Statement): readonly string[] {
+  if (isInterfaceDeclaration(statement))
+    return (statement.heritageClauses ?? []).flatMap(({ types }) => types.map(({ expression }) => expression.getText()))
+  if (!isTypeAliasDeclaration(statement) || !isUnionTypeNode(statement.type)) return []
+  return statement.type.types.map((type) => type.getText()).filter((text) => /^\w+$/.test(text))
 }
 
 function nameOf(statement: Statement): string | undefined {

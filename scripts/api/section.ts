@@ -5,6 +5,7 @@ import type {
   Node,
   TypeElement,
   TypeLiteralNode,
+  UnionTypeNode,
 } from 'typescript/unstable/ast'
 import {
   isClassDeclaration,
@@ -28,8 +29,13 @@ import type { Export } from './exports.ts'
 export function sectionOf(exported: Export, elsewhere: readonly string[] = []): string {
   const { name, statement } = exported
   const literals = literalsOf(exported)
+  const unions = unionsOfKinds(exported)
   const body =
-    literals.length > 0 ? interfaceOf(statement, literals, name, elsewhere) : bodyOf(statement, name, elsewhere)
+    literals.length > 0
+      ? interfaceOf(statement, literals, name, elsewhere)
+      : unions.length > 0
+        ? [...described(commentOf(statement), ''), kindsOf(unions)]
+        : bodyOf(statement, name, elsewhere)
   return [`### ${name}`, ...body].filter((part) => part !== '').join('\n\n')
 }
 
@@ -78,9 +84,6 @@ function bodyOf(statement: Node, name: string, elsewhere: readonly string[]): re
     const head = statement.getText().split('{')[0]?.trim() ?? ''
     const plain = /^export interface \w+$/.test(head)
     return [...described(commentOf(statement), plain ? '' : `${head} { … }`), tableOf(statement.members)]
-  }
-  if (isTypeAliasDeclaration(statement) && isUnionTypeNode(statement.type) && isUnionOfKinds(statement.type.types)) {
-    return [...described(commentOf(statement), ''), kindsOf(statement.type.types)]
   }
   if (isTypeAliasDeclaration(statement) && isTypeLiteralNode(statement.type) && hasMethods(statement.type)) {
     const { members } = statement.type
@@ -208,18 +211,29 @@ function memberType(member: Node): string {
   return member.getText().replace(/^(?:readonly )*[\w$]+\??:?\s*/, '')
 }
 
-/** A union of objects that are told apart by their `kind`, each with a comment or a name that says enough. */
-function isUnionOfKinds(types: readonly Node[]): boolean {
-  return types.length > 4 && types.every((type) => isTypeLiteralNode(type) && kindOf(type.members) !== undefined)
+/**
+ * A union of objects that are told apart by their `kind`, each with a comment or a name that says enough, or those that it joins.
+ * Empty: it is none.
+ */
+function unionsOfKinds({ statement, parts }: Export): readonly UnionTypeNode[] {
+  if (!isTypeAliasDeclaration(statement) || !isUnionTypeNode(statement.type)) return []
+  const joined = parts.map(({ type }) => type).filter(isUnionTypeNode)
+  const unions = joined.length === statement.type.types.length ? joined : [statement.type]
+  const types = unions.flatMap((union) => [...union.types])
+  const areKinds = types.every((type) => isTypeLiteralNode(type) && kindOf(type.members) !== undefined)
+  return areKinds && types.length > 4 ? unions : []
 }
 
-function kindsOf(types: readonly Node[]): string {
-  const rows = types.filter(isTypeLiteralNode).map((type, at) => {
+function kindsOf(unions: readonly UnionTypeNode[]): string {
+  return ['| `kind` | Beside it | |', '|---|---|---|', ...unions.flatMap(rowsOfKinds)].join('\n')
+}
+
+function rowsOfKinds({ types }: UnionTypeNode): readonly string[] {
+  return types.filter(isTypeLiteralNode).map((type, at) => {
     const fields = type.members.filter((member) => memberName(member) !== 'kind')
     const list = fields.map((field) => quoted(`${memberName(field)}: ${memberType(field)}`)).join(', ')
     return row([`\`${kindOf(type.members)}\``, list, commentOfMember(types, at).text])
   })
-  return ['| `kind` | Beside it | |', '|---|---|---|', ...rows].join('\n')
 }
 
 function kindOf(members: readonly TypeElement[]): string | undefined {

@@ -1,4 +1,4 @@
-import { isSluiceError } from '../errors.ts'
+import type { SluiceError } from '../errors.ts'
 import { deepStack } from './deep-stack.ts'
 
 /** Where a call was made. */
@@ -17,16 +17,10 @@ export function siteOf(): Site {
   return site
 }
 
-/** Gives an error the frames of the call: instead of its own if it is a SluiceError, which says enough, otherwise after them. */
-export function stackedAt(error: unknown, site: Site): unknown {
-  if (!(error instanceof Error)) return error
-  const { stack } = site
-  const own: unknown = error.stack
-  if (typeof stack !== 'string' || typeof own !== 'string') return error
+/** Gives a SluiceError, which says enough, the frames of the call instead of its own. */
+export function stackedAt(error: SluiceError, { stack }: Site): SluiceError {
+  if (typeof stack !== 'string') return error
   const [, ...frames] = stack.split('\n')
-  const above = isSluiceError(error) ? [`${error.name}: ${error.message}`] : own.split('\n')
-  const value = [...above, ...frames.filter((frame) => !above.includes(frame))].join('\n')
-  // False, and no error, where it is frozen.
-  Reflect.defineProperty(error, 'stack', { value, configurable: true, writable: true })
+  error.stack = [`${error.name}: ${error.message}`, ...frames].join('\n')
   return error
 }

@@ -8,7 +8,7 @@ import {
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
 } from '../table/claim/claim-ordered.ts'
-import { KEYS_PER_SLOT } from '../table/claim/ordered-statements.ts'
+import { KEYS_PER_SLOT } from '../table/claim/claim-slots.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type ClaimRequest, type MessageKind, mayHaveMore } from './claim-answer.ts'

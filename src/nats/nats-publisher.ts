@@ -5,7 +5,7 @@ import { PublishCall } from '../relay/publish-call.ts'
 import { Target } from '../relay/target.ts'
 import { Confirms } from './confirms.ts'
 import type { NatsOptions } from './nats-options.ts'
-import { isNoResponse, type Publication, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
+import { isNoResponse, type Place, verdictOf, verdictOfAnswer } from './nats-verdict.ts'
 import { wrongSubject } from './subject.ts'
 import { Unanswered } from './unanswered.ts'
 
@@ -13,15 +13,13 @@ import { Unanswered } from './unanswered.ts'
 export class NatsPublisher implements DestinationConnection {
   readonly #connection: NatsConnection
   readonly #jetstream: JetStreamClient
-  readonly #subject: Target
-  readonly #stream: string | undefined
+  readonly #place: Place
   readonly #confirms: Confirms
 
   constructor(connection: NatsConnection, options: NatsOptions) {
     this.#connection = connection
     this.#jetstream = jetstream(connection)
-    this.#subject = new Target('nats.subject', options.subject, wrongSubject)
-    this.#stream = options.stream
+    this.#place = { subject: new Target('nats.subject', options.subject, wrongSubject), stream: options.stream }
     this.#confirms = new Confirms(connection, options.connection?.inboxPrefix)
   }
 
@@ -31,7 +29,7 @@ export class NatsPublisher implements DestinationConnection {
   }
 
   check(outgoing: OutgoingMessage): string | undefined {
-    const wrong = this.#subject.refusalOf(outgoing)
+    const wrong = this.#place.subject.refusalOf(outgoing)
     if (wrong !== undefined) return wrong
     let size = OTHER_BYTES
     for (const [name, value] of Object.entries(outgoing.headers)) {
@@ -46,13 +44,13 @@ export class NatsPublisher implements DestinationConnection {
 
   async publish(messages: readonly OutgoingMessage[], signal: AbortSignal): Promise<readonly Verdict[]> {
     if (signal.aborted) return messages.map(() => NO_CONFIRM)
-    const unanswered = new Unanswered(this.#jetstream)
+    const unanswered = new Unanswered(this.#jetstream, this.#place)
     const numbers: string[] = []
     const call = new PublishCall(messages, (outgoing, answered) => {
       try {
         numbers.push(this.#publish(outgoing, unanswered, answered))
       } catch (error) {
-        answered(verdictOf(error, this.#publicationOf(outgoing)))
+        answered(verdictOf(error, outgoing, this.#place))
       }
     })
     const verdicts = await call.until(signal, NO_CONFIRM)
@@ -65,25 +63,21 @@ export class NatsPublisher implements DestinationConnection {
   }
 
   #publish(outgoing: OutgoingMessage, unanswered: Unanswered, answered: (verdict: Verdict) => void): string {
-    const subject = this.#subject.of(outgoing)
+    const subject = this.#place.subject.of(outgoing)
     const sent = { subject, body: outgoing.body, headers: this.#headersOf(outgoing) }
     return this.#confirms.publish(sent, (answer) => {
-      const publication = this.#publicationOf(outgoing)
-      if (answer instanceof Error) answered(verdictOf(answer, publication))
-      else if (isNoResponse(answer)) void unanswered.verdictOf(publication).then(answered)
-      else answered(verdictOfAnswer(answer, publication))
+      if (answer instanceof Error) answered(verdictOf(answer, outgoing, this.#place))
+      else if (isNoResponse(answer)) void unanswered.verdictOf(outgoing).then(answered)
+      else answered(verdictOfAnswer(answer, outgoing, this.#place))
     })
-  }
-
-  #publicationOf(outgoing: OutgoingMessage): Publication {
-    return { outgoing, subject: this.#subject, stream: this.#stream }
   }
 
   /** As they are: the client's own check of each takes as long as the rest of the publication, and the relay has made it. */
   #headersOf({ id, headers }: OutgoingMessage): MsgHdrs {
+    const { stream } = this.#place
     const made = new MsgHdrsImpl()
     made.headers.set('Nats-Msg-Id', [id])
-    if (this.#stream !== undefined) made.headers.set('Nats-Expected-Stream', [this.#stream])
+    if (stream !== undefined) made.headers.set('Nats-Expected-Stream', [stream])
     for (const [name, value] of Object.entries(headers)) made.headers.set(name, [value])
     return made
   }

@@ -6,11 +6,10 @@ import type { Target } from '../relay/target.ts'
 import { unavailable } from '../relay/unavailable.ts'
 import { NO_STREAM, withRemedy } from './remedy.ts'
 
-/** A message, and where it was published. */
-export interface Publication {
-  readonly outgoing: OutgoingMessage
+/** Where a relay publishes. */
+export interface Place {
   readonly subject: Target
-  /** The stream that must store it; undefined: any. */
+  /** The stream that must store the messages; undefined: any. */
   readonly stream: string | undefined
 }
 
@@ -18,18 +17,17 @@ export interface Publication {
  * What the answer to a publication says. The first one counts, and a service that listens to the subject may answer before the
  * stream, or where no stream has the subject.
  */
-export function verdictOfAnswer(answer: Msg, publication: Publication): Verdict {
-  const { outgoing, subject, stream: expected } = publication
+export function verdictOfAnswer(answer: Msg, outgoing: OutgoingMessage, place: Place): Verdict {
   const { stream, seq, error } = fieldsOf(answer)
   const apiError = error === undefined ? undefined : apiErrorOf(error)
-  if (apiError !== undefined) return verdictOf(apiError, publication)
+  if (apiError !== undefined) return verdictOf(apiError, outgoing, place)
   const isOfStream = typeof stream === 'string' && typeof seq === 'number' && seq > 0
-  if (isOfStream && (expected === undefined || stream === expected)) return CONFIRMED
-  return { kind: 'failed', error: subject.named(outgoing, 'the answer is not from a stream') }
+  if (isOfStream && (place.stream === undefined || stream === place.stream)) return CONFIRMED
+  return { kind: 'failed', error: place.subject.named(outgoing, 'the answer is not from a stream') }
 }
 
 /** What an error says: about the message, about its subject, or only about the server and the way to it. */
-export function verdictOf(thrown: unknown, { outgoing, subject, stream }: Publication): Verdict {
+export function verdictOf(thrown: unknown, outgoing: OutgoingMessage, { subject, stream }: Place): Verdict {
   const reason = withRemedy(thrown, stream)
   const kind = kindOf(thrown)
   if (kind === 'closed') return subject.closed(outgoing, reason)

@@ -42,16 +42,23 @@ export type QueueSettings<Definitions extends QueueDefinitions | undefined = und
   set(queue: QueueName<Definitions>, settings: QueueSettingsInput, options?: QueueChangeOptions): Promise<void>
 
   /**
+   * Unsets all settings, so that the code decides again. A pause is none.
+   *
+   * @throws SluiceError as {@link set}
+   */
+  unset(queue: QueueName<Definitions>): Promise<void>
+
+  /**
    * Unsets settings, so that the code decides again.
    *
-   * @param names which of them. @default all; a pause is none
+   * @param names which of them
    * @throws SluiceError as {@link set}
    *
    * @example await sluice.operate.queues.settings.unset('emails', ['ttl'])
    */
   unset(
     queue: QueueName<Definitions>,
-    names?: readonly (keyof QueueSettingsInput)[],
+    names: readonly (keyof QueueSettingsInput)[],
     options?: QueueChangeOptions,
   ): Promise<void>
 }
@@ -83,13 +90,15 @@ export class QueueSettingsInDatabase implements QueueSettings {
     await this.#operations.administer((execute) => setQueue(execute, name, changed, by), tx)
   }
 
+  /** Undefined names are a variable without a value, and not all. */
   async unset(
     queue: string,
-    names: readonly (keyof QueueSettingsInput)[] = SETTING_NAMES,
-    options: QueueChangeOptions = {},
+    ...given: readonly [names?: readonly (keyof QueueSettingsInput)[], options?: QueueChangeOptions]
   ): Promise<void> {
+    const names = given.length === 0 ? SETTING_NAMES : given[0]
     if (!Array.isArray(names)) {
-      throw expected('OPTION_INVALID', 'queues.settings.unset', 'an array of names', names, AS_UNSET)
+      const remedy = `${AS_UNSET}. queues.settings.unset('emails') unsets all`
+      throw expected('OPTION_INVALID', 'queues.settings.unset', 'an array of names', names, remedy)
     }
     checkKeys(
       'queues.settings.unset',
@@ -97,7 +106,7 @@ export class QueueSettingsInDatabase implements QueueSettings {
       SETTING_NAMES,
       AS_UNSET,
     )
-    await this.set(queue, Object.fromEntries(names.map((name) => [name, null])), options)
+    await this.set(queue, Object.fromEntries(names.map((name) => [name, null])), given[1])
   }
 }
 

@@ -4,13 +4,13 @@ import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues
 import { type QueueActivity, readActivity } from '../table/operate/activity.ts'
 import { type BacklogSample, readBacklogHistory } from '../table/operate/backlog-history.ts'
 import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
-import { clearSome, freeSomeKeys, type Step } from '../table/operate/change-message.ts'
+import { clearSome, freeSomeKeys } from '../table/operate/change-message.ts'
 import { type Explanation, explainQueue } from '../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
-import { addMoved, type Moved, type MovePlace, moveSome } from '../table/operate/move-messages.ts'
+import type { Moved } from '../table/operate/move-messages.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
-import type { Execute } from '../table/statement.ts'
+import { inSteps, moveInSteps } from './in-steps.ts'
 import type { Operations } from './operations.ts'
 import { flag, type Reader, readFields } from './options.ts'
 import {
@@ -254,7 +254,7 @@ export class QueuesInDatabase implements Queues {
   async clear(queue: string, ...filter: readonly [filter?: WaitingFilter]): Promise<number> {
     const name = this.#operations.queue(queue)
     const match = readWaitingFilter('queues.clear', filter, "As in queues.clear('emails', { type: 'order.paid' })")
-    return this.#inSteps((execute, after) => clearSome(execute, name, after, match))
+    return inSteps(this.#operations, (execute, after) => clearSome(execute, name, after, match))
   }
 
   async move(from: string, to: string, ...filter: readonly [filter?: WaitingFilter]): Promise<Moved> {
@@ -266,34 +266,14 @@ export class QueuesInDatabase implements Queues {
       filter,
       "As in queues.move('ordres', 'orders', { type: 'order.paid' })",
     )
-    let total: Moved = { moved: 0, inFlight: 0, held: 0, duplicates: 0 }
-    let place: MovePlace | null = { afterId: null, keys: [] }
-    while (place !== null) {
-      const begin: MovePlace = place
-      const { next, ...step } = await this.#operations.administer((e) => moveSome(e, source, target, begin, match))
-      total = addMoved(total, step)
-      place = next
-    }
-    return total
+    return moveInSteps(this.#operations, source, target, match)
   }
 
   async freeKeys(queue: string, options: FreeKeysOptions = {}): Promise<number> {
     const name = this.#operations.queue(queue)
     const remedy = "As in queues.freeKeys('reports', { dryRun: true })"
     const { dryRun } = readFields('queues.freeKeys', options, { dryRun: flag }, remedy)
-    return this.#inSteps((execute, after) => freeSomeKeys(execute, name, after, dryRun))
-  }
-
-  async #inSteps(step: (execute: Execute, after: string | null) => Promise<Step>): Promise<number> {
-    let total = 0
-    let after: string | null = null
-    do {
-      const from: string | null = after
-      const { count, next }: Step = await this.#operations.administer((execute) => step(execute, from))
-      total += count
-      after = next
-    } while (after !== null)
-    return total
+    return inSteps(this.#operations, (execute, after) => freeSomeKeys(execute, name, after, dryRun))
   }
 
   #only(what: string, options: { readonly queue?: string }): string | null {

@@ -1,12 +1,12 @@
-import type { SluiceEvent } from './events.ts'
+import type { ConnectionEvent } from './events/connection-event.ts'
 import { reasonOf } from './reason-of.ts'
 import { timeText } from './time-text.ts'
 
 /** The level and text of an event about connections. */
-export function lineOfConnection(
-  event: Extract<SluiceEvent, { kind: OfConnection }>,
-): readonly ['info' | 'warn', string] {
+export function lineOfConnection(event: ConnectionEvent): readonly ['info' | 'warn', string] {
   if (event.kind === 'connections.planned') return ['info', planText(event)]
+  if (event.kind === 'listener.unavailable')
+    return ['warn', `notifications do not arrive, the poll continues: ${reasonOf(event.error)}`]
   if (event.kind === 'connection.pooled') return ['warn', event.reason]
   if (event.kind === 'connection.restored') return ['info', `the ${event.role} connection is restored`]
   if (event.kind === 'connection.lost')
@@ -14,15 +14,8 @@ export function lineOfConnection(
   return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
-type OfConnection =
-  | 'connection.failed'
-  | 'connection.lost'
-  | 'connection.restored'
-  | 'connection.pooled'
-  | 'connections.planned'
-
 /** '12 connections at most: 4 batches of emails, 3 of 8 batches of orders, 3 for calls, 2 for control and listening' */
-function planText(event: Extract<SluiceEvent, { kind: 'connections.planned' }>): string {
+function planText(event: Extract<ConnectionEvent, { kind: 'connections.planned' }>): string {
   const batches = event.pipelines
     .filter(({ mode }) => mode === 'transactional')
     .map(({ queue, batches: has, concurrency }) => {

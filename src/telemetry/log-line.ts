@@ -1,4 +1,7 @@
 import { lineOfConnection } from './connection-line.ts'
+import type { EndpointEvent } from './events/endpoint-event.ts'
+import type { PipelineEvent } from './events/pipeline-event.ts'
+import type { ScheduleEvent } from './events/schedule-event.ts'
 import type { SluiceEvent } from './events.ts'
 import { framesOf } from './frames-of.ts'
 import { isOfPeer, lineOfPeer, relayTo } from './peer-line.ts'
@@ -32,9 +35,8 @@ export function lineOf(event: SluiceEvent, worker: string): Line | undefined {
     case 'connection.restored':
     case 'connection.pooled':
     case 'connections.planned':
-      return lineOfConnection(event)
     case 'listener.unavailable':
-      return ['warn', `notifications do not arrive, the poll continues: ${reasonOf(event.error)}`]
+      return lineOfConnection(event)
     case 'migration.delayed':
       return lineOfMigration(event)
     case 'worker.started':
@@ -120,19 +122,11 @@ type OtherKind =
   | 'schedule.failed'
   | 'telemetry.failed'
 
-type OfPipeline =
-  | 'queue.backlog'
-  | 'onError.failed'
-  | 'pipeline.started'
-  | 'pipeline.stopped'
-  | 'pipeline.paused'
-  | 'pipeline.resumed'
-
-function isOfPipeline(event: SluiceEvent): event is Extract<SluiceEvent, { kind: OfPipeline }> {
+function isOfPipeline(event: SluiceEvent): event is PipelineEvent {
   return event.kind.startsWith('pipeline.') || event.kind === 'onError.failed' || event.kind === 'queue.backlog'
 }
 
-function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): ReturnType<typeof lineOf> {
+function lineOfPipeline(event: PipelineEvent): ReturnType<typeof lineOf> {
   if (event.kind === 'pipeline.started') {
     const { mode, concurrency, batchSize } = event
     return ['info', `${startOf(event)} in ${mode} mode, concurrency ${concurrency}, batch size ${batchSize}`]
@@ -185,7 +179,7 @@ function lineOfOther(event: Extract<SluiceEvent, { kind: OtherKind }>): ReturnTy
   return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
-function lineOfEndpoint(event: Extract<SluiceEvent, { readonly endpoint: string }>): ReturnType<typeof lineOf> {
+function lineOfEndpoint(event: EndpointEvent): ReturnType<typeof lineOf> {
   const { endpoint } = event
   if (event.kind === 'endpoint.unnoted')
     return ['warn', `an attempt of endpoint ${endpoint} cannot be noted: ${reasonOf(event.error)}`]
@@ -217,7 +211,7 @@ function toDestination({ destination }: { readonly destination?: string }): stri
 }
 
 /** That a slow job is not enqueued a second time is what its schedule asks for. */
-function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string }>): ReturnType<typeof lineOf> {
+function lineOfSchedule(event: ScheduleEvent): ReturnType<typeof lineOf> {
   if (event.kind === 'schedule.failed') {
     const again = `again in ${timeText(event.retryInMs)}`
     return ['error', `schedule ${event.schedule} failed, ${again}: ${reasonOf(event.error)}`]

@@ -1,11 +1,11 @@
+import type { PeerEvent } from './events/peer-event.ts'
 import type { SluiceEvent } from './events.ts'
 import { timeText } from './time-text.ts'
 
-type OfPeer = Extract<SluiceEvent, { readonly kind: `relay.${string}` | `inbox.${string}` }>
 type Line = readonly [level: 'info' | 'warn' | 'error', text: string]
 
 /** The level and text of an event about the destination of a relay, or about the broker or the database of an inbox. */
-export function lineOfPeer(event: OfPeer): Line | undefined {
+export function lineOfPeer(event: PeerEvent): Line | undefined {
   if (event.kind === 'inbox.stored') return undefined
   if (event.kind === 'inbox.started')
     return ['info', `${inboxFrom(event.receiver)} started, batch size ${event.batchSize}`]
@@ -13,7 +13,7 @@ export function lineOfPeer(event: OfPeer): Line | undefined {
   return ['info', `${sideOf(event)} is available again. It had not been since ${event.since.toISOString()}`]
 }
 
-export function isOfPeer(event: SluiceEvent): event is OfPeer {
+export function isOfPeer(event: SluiceEvent): event is PeerEvent {
   return event.kind.startsWith('relay.') || event.kind.startsWith('inbox.')
 }
 
@@ -26,7 +26,7 @@ function inboxFrom(receiver: string): string {
   return `inbox from ${receiver}`
 }
 
-type OfSide = Extract<OfPeer, { readonly since: Date }>
+type OfSide = Extract<PeerEvent, { readonly since: Date }>
 
 function sideOf(event: OfSide): string {
   if (event.kind === 'relay.unavailable' || event.kind === 'relay.available')

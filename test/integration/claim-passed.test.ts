@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots } from '../../src/table/claim/claim-ordered.ts'
-import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
+import { MOST_WALKED } from '../../src/table/claim/claim-slots.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle/around.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'

@@ -51,7 +51,11 @@ describe('sluice queue', () => {
     expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ pausedBy: 'bob', pauseReason: 'a test' })
   })
 
-  test('names the settings of unset as set takes them', async ({ database, queue }) => {
+  test('names the settings of unset as set takes them, and unsets all without a name', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
     const cli = (...args: string[]) => runCli(['queue', ...args], { DATABASE_URL: database.url })
     expect(await cli('set', queue, '--on-expiry', 'explode', '--yes')).toMatchObject({
       code: 2,
@@ -63,6 +67,9 @@ describe('sluice queue', () => {
       code: 0,
       stdout: `Unset max-attempts, ttl of ${queue}.\n`,
     })
+    await cli('set', queue, '--max-attempts', '5', '--ttl', '7d', '--yes')
+    expect(await cli('unset', queue)).toMatchObject({ code: 0, stdout: `Unset all settings of ${queue}.\n` })
+    expect(await sluice.operate.queues.settings.get(queue)).toBeUndefined()
   })
 })
 

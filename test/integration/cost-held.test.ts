@@ -9,7 +9,7 @@ import {
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
 } from '../../src/table/claim/claim-ordered.ts'
-import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
+import { MOST_WALKED } from '../../src/table/claim/claim-slots.ts'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle/around.ts'
 import type { Execute } from '../../src/table/statement.ts'

@@ -183,11 +183,8 @@ describe('the doctor', () => {
       'function sluice.is_paused(text)',
     ],
     ['ALTER FUNCTION sluice.pause SECURITY INVOKER', 'schema.changed', 'function sluice.pause(text,text,text)'],
-    [
-      'CREATE OR REPLACE VIEW sluice.claims AS SELECT * FROM (SELECT c.* FROM sluice.claims c) c',
-      'schema.changed',
-      'view sluice.claims',
-    ],
+    ['CREATE OR REPLACE VIEW sluice.claims AS …', 'schema.changed', 'view sluice.claims'],
+    ['CREATE OR REPLACE VIEW sluice_private.peers AS …', 'schema.changed', 'view sluice_private.peers'],
     ['ALTER TABLE sluice.turn ALTER COLUMN noted_at TYPE timestamp', 'schema.changed', 'column sluice.turn.noted_at'],
     ['ALTER TABLE sluice.turn SET LOGGED', 'schema.changed', 'table sluice.turn'],
     ['DROP FUNCTION sluice.free_keys', 'schema.missing', 'function sluice.free_keys(text,text,boolean)'],
@@ -199,7 +196,8 @@ describe('the doctor', () => {
     ],
   ] as const)('finds %s, of which the migration has the text', async ([damage, check, subject]) => {
     const database = await fresh()
-    await database.sql(damage.includes('sluice.claims c') ? VIEW_REPLACED : damage)
+    const [, view] = /^CREATE OR REPLACE VIEW (\S+)/.exec(damage) ?? []
+    await database.sql(view === undefined ? damage : viewReplaced(view))
     const findings = await findingsOf(database)
     expect(findings.find((finding) => finding.subject === subject)).toMatchObject({
       kind: check,
@@ -225,6 +223,15 @@ describe('the doctor', () => {
     ])
     expect(await runCli(['roles'], { DATABASE_URL: database.url })).toMatchObject({ code: 0 })
     expect(await found(database, 'privileges')).toEqual([])
+  })
+
+  test('finds that a view which is not public belongs to another role', async () => {
+    const database = await fresh()
+    await database.sql('ALTER VIEW sluice_private.peers OWNER TO pg_monitor')
+    const [finding] = await found(database, 'schema')
+    expect(finding).toMatchObject({ kind: 'schema.owner', severity: 'error', subject: 'view sluice_private.peers' })
+    await database.sql(finding!.remedy)
+    expect(await findingsOf(database)).toEqual([])
   })
 
   test('names a table that is gone once, without all that belonged to it, and says which part could not look', async () => {
@@ -459,6 +466,9 @@ describe('the doctor', () => {
   })
 })
 
-const VIEW_REPLACED = `DO $$ BEGIN
-  EXECUTE 'CREATE OR REPLACE VIEW sluice.claims AS ' || rtrim(pg_get_viewdef('sluice.claims'::regclass), ';') || ' AND true';
-END $$`
+/** The view with a condition more. */
+function viewReplaced(view: string): string {
+  return `DO $$ BEGIN
+    EXECUTE 'CREATE OR REPLACE VIEW ${view} AS ' || rtrim(pg_get_viewdef('${view}'::regclass), ';') || ' AND true';
+  END $$`
+}

@@ -51,7 +51,12 @@ test.for([
       what === 'relay'
         ? attentionToRelays([{ ...PEER, cause, destination: 'nats' }], [])
         : attentionToInboxes([{ ...PEER, cause, receiver: 'nats', side }])
-    const rows = await database.sql('SELECT sluice_private.peer_hint($1, $2, $3) AS hint', [what, otherEnd, cause])
-    expect(rows).toEqual([{ hint: attention?.remedy?.replace('npx sluice doctor # ', '') }])
+    const rows = await database.sql(
+      `SELECT sluice_private.peer_remedy(jsonb_populate_record(NULL::sluice_private.peers, $1), ' WHERE true') AS remedy`,
+      [JSON.stringify({ kind: what, side, cause })],
+    )
+    const view = what === 'relay' ? 'relays' : 'inboxes'
+    const hint = attention?.remedy?.replace('npx sluice doctor # ', '')
+    expect(rows).toEqual([{ remedy: `SELECT * FROM sluice.${view} WHERE true; -- ${hint}` }])
   },
 )

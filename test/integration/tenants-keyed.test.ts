@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
+import { MOST_WALKED } from '../../src/table/claim/claim-slots.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

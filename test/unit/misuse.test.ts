@@ -263,6 +263,11 @@ describe('says what to do', () => {
       "audit.keep: expected a duration, received undefined. As in audit.keep('365d'). audit.keep() reads it",
     ],
     [
+      'unset by no names',
+      () => sluice.operate.queues.settings.unset('q', undefined as never, { by: 'ada' }),
+      "queues.settings.unset: expected an array of names, received undefined. As in queues.settings.unset('emails', ['ttl']). queues.settings.unset('emails') unsets all",
+    ],
+    [
       'unset of a setting that is none',
       () => sluice.operate.queues.settings.unset('q', ['nope' as never]),
       'settings.unset: expected only the options delay',

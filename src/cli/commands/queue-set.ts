@@ -45,7 +45,7 @@ export function addQueueSet(queue: Command): void {
     .option('--by <name>', BY)
     .addHelpText('after', '\nExamples:\n  $ sluice queue unset orders ttl max-attempts')
     .action(async (name: string, names: readonly SettingName[], options: { by?: string }, command: Command) => {
-      const which = names.length === 0 ? undefined : names
+      const which = names.length === 0 ? SETTINGS.map((setting) => setting.name) : names
       await operating(command, async (operate) => {
         await assertKnown(operate, name)
         await operate.queues.settings.unset(name, which, { by: options.by ?? whoever() })

@@ -48,7 +48,7 @@ function unavailable<Status extends PeerStatus>(
   }
 }
 
-/** The doctor and explain say the same: `sluice_private.peer_hint`. */
+/** The doctor and explain say the same: `sluice_private.peer_remedy`. */
 function hintOf<Status extends PeerStatus>(status: Status, { what, otherEnd }: PeerWords<Status>): string {
   if (status.cause === 'settings')
     return `change what the error says; after a change of its options restart the worker, else the ${what} goes on by itself`

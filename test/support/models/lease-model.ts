@@ -1,4 +1,4 @@
-import { KEYS_PER_SLOT } from '../../../src/table/claim/ordered-statements.ts'
+import { KEYS_PER_SLOT } from '../../../src/table/claim/claim-slots.ts'
 
 /** How a claim is sent: for messages without a key, or with one, by either of the two claims that there are for those. */
 export type Way = 'unkeyed' | 'slots' | 'free slots'

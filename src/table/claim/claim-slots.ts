@@ -1,6 +1,8 @@
-import { CLAIM_CONTEXT, leasingClaim, lockingClaim } from './claim.ts'
+import { orderedClaim } from './candidate-slots.ts'
+import { leasingClaim, lockingClaim } from './claim.ts'
 import { isDue } from './is-due.ts'
 import { LOCKED_ROW, MISSED } from './locked-row.ts'
+import { anyHeld, CANDIDATE_SLOTS, inSlot, LEASED_KEYS, LOCKED_SLOT } from './locked-slot.ts'
 import { slotContext } from './slot-context.ts'
 
 /** The most rows of a slot with held keys that one claim reads. */
@@ -14,9 +16,6 @@ const LEAST_WALKED = 100
  */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
-/** A leased claim takes one message of a key: more would wait for one another in hand, where they take the place of others. */
-const ONE = '1'
-
 /**
  * It takes as many keys of a slot whose row it has locked, each with its first message that may be handed out. What it costs
  * to find a slot's keys closed is ten times what it costs to take one more.
@@ -24,80 +23,6 @@ const ONE = '1'
 export const KEYS_PER_SLOT = 8
 
 const HIGHEST_ID = '9223372036854775807'
-
-export function orderedClaim(name: string, ctes: string, columns: string, slots: string) {
-  return {
-    name,
-    ctes: `
-WITH clock AS MATERIALIZED (
-  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
-  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)${ctes}`,
-    context: 'coalesce(c.of_slot, clock.context)',
-    columns,
-    rows: `${slots}
-  LIMIT $4::integer`,
-  }
-}
-
-/**
- * The slots to claim from, each with its first live row, if it has one. A redriven message may be below the floor, and the
- * later ones of its key wait for it: message_redriven_idx, nearly always empty, gives the first of a slot. Whether the queue has
- * any is asked once for the claim.
- *
- * @param firstLive the first row from the floor on
- * @param all which rows `r` all these slots have
- * @param ofSlot which of them are in a slot
- */
-export function candidateSlots(firstLive: string, all: string, ofSlot = 'true'): string {
-  return `(
-    SELECT start.*, floor.slot, floor.id AS floor_id,
-           least((${firstLive}), CASE WHEN start.any_redriven THEN (${firstRedriven(`${all} AND ${ofSlot}`)}) END) AS first_live
-    FROM (
-      SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh, pg_current_snapshot()::text AS snapshot,
-             pg_snapshot_xmin(pg_current_snapshot())::text AS oldest,
-             (${firstRedriven(all)}) IS NOT NULL AS any_redriven
-      OFFSET 0
-    ) start
-    CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
-    OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
-  ) candidate`
-}
-
-function firstRedriven(which: string): string {
-  return `SELECT r.id FROM sluice.message r
-             WHERE r.queue = $1::text AND r.redriven IS NOT NULL AND ${which}
-             ORDER BY r.slot, r.id, r.redriven LIMIT 1`
-}
-
-const CANDIDATE_SLOTS = candidateSlots(
-  `
-      SELECT m.id FROM sluice.message m
-      WHERE ${inSlot('floor.slot', 'floor.id', 'm.slot <= floor.slot')}
-      ORDER BY m.slot, m.id LIMIT 1
-    `,
-  'r.slot IS NOT NULL',
-  'r.slot >= floor.slot AND r.slot <= floor.slot',
-)
-
-/**
- * Leaves a slot alone whose row is newer than the claim's snapshot. The claim would read the holds in the newest
- * version of the row, and the messages by its snapshot: it would pass a message that has failed since then and is due again, as
- * not due yet and not held, and take later ones of its key. Whatever postpones a message without a lease, or ends its hold,
- * writes the row. The server looks once more at a row that it has locked in a newer version, whose xmin the snapshot does not have.
- * A row that is older than all running transactions needs no look.
- */
-const SEEN = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN true
-        ELSE s.xmin = (SELECT seen.xmin FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot) END`
-
-const LOCKED_SLOT = `
-      SELECT s.slot, s.held FROM sluice.slot s
-      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL AND ${SEEN}
-      FOR NO KEY UPDATE OF s SKIP LOCKED
-    `
-
-/** Which keys of a locked slot are closed by leases, each with its message: read once the slot's row is locked, in the newest version. */
-const LEASED_KEYS = 'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'
 
 /** The messages of a slot that have closed their keys and are due again, by message_lease_idx. */
 const DUE_AGAIN = `SELECT m.id FROM sluice.message m
@@ -116,13 +41,6 @@ const COME_BACK = `SELECT min(w.id) FROM (
           ) w
           WHERE ${heldUntil('w', 'now')} <= clock.now_us`
 
-/** Whether any key of a locked slot is held at this moment. */
-function anyHeld(leased: string): string {
-  return `(locked.held <> '{}'::jsonb AND EXISTS (
-        SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
-      ) OR ${leased} <> '{}'::jsonb) AS any_held`
-}
-
 /**
  * When the hold of the message's key ends; zero if the key is not held. A message whose key is closed by the lease of
  * another waits until that one is settled, which no clock tells: the highest number that JSON keeps. Also one with a
@@ -139,46 +57,9 @@ function isFree(message: string): string {
   return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice_private.lock_due_again($1::text, ${message}.id))`
 }
 
-// Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
-// statistics the planner would read the queue from its beginning.
-function inSlot(slot: string, first: string, beyond: string): string {
-  return `m.queue = $1::text AND m.slot IS NOT NULL AND (m.slot, m.id) >= (${slot}, ${first}) AND ${beyond}`
-}
-
 /** The end of a range of rows in a slot. */
 const upTo = (slot: string, id: string) => `(m.slot, m.id) <= (${slot}, ${id})`
 const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
-
-/**
- * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
- * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large. Its last parameter is the most
- * rows of a slot, and so is that of {@link CLAIM_SLOTS}; a claim that leases has its lease instead.
- */
-const freeSlots = (perSlot: string) =>
-  orderedClaim(
-    'claim_free_slots',
-    '',
-    ', c.missed',
-    `
-  SELECT start.of_slot, m.*, ${MISSED}
-  FROM ${CANDIDATE_SLOTS}
-  CROSS JOIN LATERAL (
-    SELECT now.any_held, ${slotContext('now.any_held')} AS of_slot
-    FROM (SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked OFFSET 0) now
-    OFFSET 0
-  ) start
-  LEFT JOIN LATERAL (
-    SELECT m.id, m.ctid, m.ordering_key
-    FROM sluice.message m
-    WHERE NOT start.any_held AND ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND ${isDue('m')}
-    ORDER BY m.slot, m.id
-    LIMIT (SELECT ${perSlot})
-  ) next ON true
-  ${LOCKED_ROW}
-  WHERE next.id IS NOT NULL OR start.any_held`,
-  )
-export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$5::integer'))
-export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 
 /** In what the claims of the two modes differ. */
 interface SlotsText {
