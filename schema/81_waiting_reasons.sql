@@ -21,27 +21,35 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     THEN format(' # or, if it cannot succeed: npx sluice message cancel %s %s', queue, id) ELSE '' END
 $$;
 
--- It is not due yet.
-CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
+-- A message that has failed waits for its next attempt. begin: 'Attempt'
+CREATE FUNCTION sluice_private.say_retrying(begin text, m sluice.message, details jsonb) RETURNS sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
-  left_words text := sluice_private.duration_words_to(m.due_at);
+BEGIN
+  RETURN sluice_private.say('retrying',
+    format('%s %s failed %s ago: %s. It is tried again in %s.', begin, concat(m.attempt, ' of ' || most),
+      sluice_private.duration_words_to(m.failed_at), coalesce(sluice_private.quoted(m.last_error), 'without an error'),
+      sluice_private.duration_words_to(m.due_at)),
+    since => m.failed_at, until => m.due_at, remedy => sluice_private.run_or_cancel(m.queue, m.id, m.attempt),
+    details => details || jsonb_build_object('attempt', m.attempt, 'maxAttempts', most,
+      'error', left(m.last_error, 2000)));
+END
+$$;
+
+-- It is not due yet.
+CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
-    RETURN NEXT sluice_private.say('retrying',
-      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-        concat(m.attempt, ' of ' || most), sluice_private.duration_words_to(m.failed_at),
-        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
-      since => m.failed_at, until => m.due_at, remedy => remedy,
-      details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
+    RETURN NEXT sluice_private.say_retrying('Attempt', m, '{}');
   ELSE
     RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
-      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
-      since => m.enqueued_at, until => m.due_at, remedy => remedy);
+      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END,
+      sluice_private.duration_words_to(m.due_at)), since => m.enqueued_at, until => m.due_at,
+      remedy => sluice_private.run_or_cancel(m.queue, m.id, m.attempt));
   END IF;
 END
 $$;

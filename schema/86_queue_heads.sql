@@ -1,21 +1,43 @@
--- What is first in a queue: the first messages of each priority and of each slot, and what is in flight of it.
+-- What is first in a queue: the first messages of each priority and of each slot, and of those that have failed.
+
+-- Messages that have failed and wait for their next attempt: of the first 1,001 to fall due, by message_retrying_idx, those
+-- that have not expired, in their order. more: there may be others behind them. expired: how many with an ordering key have
+-- expired; count_unkeyed has those without one.
+CREATE FUNCTION sluice_private.look_at_retries(queue text, OUT ids bigint[], OUT more boolean, OUT expired bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  SELECT coalesce(array_agg(f.id ORDER BY f.due_at, f.id) FILTER (WHERE NOT f.is_over), '{}'), count(*) > 1000,
+         count(*) FILTER (WHERE f.is_over AND f.slot IS NOT NULL)
+  INTO ids, more, expired FROM (
+    SELECT m.id, m.due_at, m.slot, coalesce(m.expires_at <= now_at, false) AS is_over FROM sluice.message m
+    WHERE m.queue = queue AND m.due_at > now_at AND m.attempt > 0 AND coalesce(m.lease, 0) = 0
+    ORDER BY m.due_at LIMIT 1001
+  ) f;
+END
+$$;
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, tenant text, holder integer)
+RETURNS TABLE (
+  id bigint, due_at timestamptz, expired boolean, leased boolean, failed boolean, tenant text, holder integer
+)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+         m.attempt > 0, m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.tenant, m.xmax FROM sluice.message m
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.attempt, m.tenant, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
     ORDER BY m.due_at, m.id LIMIT 20
   ) m
 $$;
 
--- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
--- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
--- the key of which is held until then. What is behind a locked message of its key is neither.
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. next_at: when the
+-- first falls due that has not failed. locked: those that a session has locked which has not locked the slot. held: those
+-- that wait for another message of their key, first_id, the key of which is held until then. What is behind a locked message
+-- of its key is neither.
 CREATE TYPE sluice_private.slot_head AS (
   slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
   locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
@@ -53,7 +75,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) closed
   CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
-           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0 AND d.attempt = 0) AS next_at,
            count(*) FILTER (WHERE d.state = 'locked') AS locked,
            min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
            (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
@@ -66,7 +88,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
         ELSE 'due' END AS state
       FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease, m.attempt,
                CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
         FROM sluice.message m
         WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
@@ -82,8 +104,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The same in numbers. free: those that a claim could take now. limited: those of the tenants, which are at a limit; a
--- message with a tenant has no key. expired: of those that no session has locked. locked: those that no live worker has
--- recorded, as far as the first 1,000 messages of the records go.
+-- message with a tenant has no key. next_at: when the first falls due that has not failed. expired: of those that no session
+-- has locked. locked: those that no live worker has recorded, as far as the first 1,000 messages of the records go.
 CREATE FUNCTION sluice_private.count_unkeyed(queue text, tenants text[], locks jsonb, OUT free bigint,
   OUT due_at timestamptz, OUT limited bigint, OUT limited_at timestamptz, OUT next_at timestamptz, OUT expired bigint,
   OUT locked bigint, OUT locked_id bigint, OUT pid integer)
@@ -91,7 +113,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT count(*) FILTER (WHERE n.is_free AND NOT n.is_limited),
          min(n.due_at) FILTER (WHERE n.is_free AND NOT n.is_limited),
          count(*) FILTER (WHERE n.is_free AND n.is_limited), min(n.due_at) FILTER (WHERE n.is_free AND n.is_limited),
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased AND NOT n.failed),
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
          min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
   FROM (

@@ -165,18 +165,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     since => due_at, details => jsonb_build_object('limited', limited))
 $$;
 
+-- How many messages have failed and wait for their next attempt, and which one is tried next; unless all of them are named:
+-- a reason says that keys wait for them, and why they failed.
+CREATE FUNCTION sluice_private.why_retrying(queue text, retries record, named bigint[]) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  failed integer := cardinality(retries.ids);
+  m sluice.message;
+BEGIN
+  IF retries.ids <@ named THEN
+    RETURN;
+  END IF;
+  SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = retries.ids[1];
+  RETURN NEXT sluice_private.say_retrying(
+    concat(CASE WHEN retries.more THEN 'At least ' END, sluice_private.counted(failed, 'message'), CASE failed
+      WHEN 1 THEN ' has failed and waits for its next attempt: message '
+      ELSE ' have failed and wait for their next attempt. The next is message ' END, m.id, ', whose attempt'),
+    m, jsonb_build_object('count', failed, 'more', retries.more, 'message', m.id::text));
+END
+$$;
+
 -- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
 CREATE FUNCTION sluice_private.flow_reasons(
   queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
 ) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  -- Before the others: a message that falls due between two looks is then found by both, and not by none.
+  retries record := sluice_private.look_at_retries(queue);
   unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
   limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
+  expired bigint := unkeyed.expired + retries.expired;
+  held sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_keys_held(queue, heads, slots) r);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
   RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
@@ -187,17 +212,20 @@ BEGIN
   IF limited > 0 THEN
     RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM unnest(held);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
-  IF unkeyed.expired > 0 THEN
+  RETURN QUERY SELECT * FROM sluice_private.why_retrying(queue, retries,
+    ARRAY(SELECT (h.details ->> 'message')::bigint FROM unnest(held) AS h));
+  IF expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
-      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
+      sluice_private.counted(expired, 'message')), details => jsonb_build_object('count', expired),
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
+    RETURN NEXT sluice_private.say('scheduled', format('The next message %sfalls due in %s.',
+      CASE retries.ids WHEN '{}' THEN '' ELSE 'that has not failed ' END, sluice_private.duration_words_to(next_at)),
+      until => next_at);
   END IF;
 END
 $$;
@@ -300,4 +328,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
-  'the first messages of each priority, slot and tenant, and counts no backlog.';
+  'the first messages of each priority, slot and tenant, and the first 1,000 that have failed, and counts no backlog.';

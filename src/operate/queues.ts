@@ -116,7 +116,7 @@ export type Queues<Definitions extends QueueDefinitions | undefined = undefined>
 
   /**
    * Explains why nothing moves in a queue, or says what moves: the main reason and the others. It looks at the first
-   * messages of each priority, ordering slot and tenant, and counts no backlog.
+   * messages of each priority, ordering slot and tenant, and at the first 1,000 that have failed, and counts no backlog.
    *
    * @throws SluiceError as {@link Operate}
    *

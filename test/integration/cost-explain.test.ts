@@ -15,8 +15,8 @@ interface Crowd {
 }
 
 /**
- * 300,000 messages; in them a key with 30,000, a slot in which 10,000 are closed by another key, a tenant with 20,000 and a
- * limit of 1,000 permits that claims have.
+ * 300,000 messages; in them a key with 30,000, a slot in which 10,000 are closed by another key, a tenant with 20,000, a
+ * limit of 1,000 permits that claims have, and 20,000 that have failed, half of which are due.
  */
 const test = base.extend('crowd', { scope: 'file' }, async ({ database }, { onCleanup }): Promise<Crowd> => {
   const client = new pg.Client({ connectionString: database.url })
@@ -32,6 +32,9 @@ const test = base.extend('crowd', { scope: 'file' }, async ({ database }, { onCl
     INSERT INTO sluice.message (queue, tenant, priority, payload)
       SELECT 'tenants', 'tenant ' || n % 50, n % 10, '{}' FROM generate_series(1, 20000) n;
     INSERT INTO sluice.message (queue, payload) SELECT 'limited', '{}' FROM generate_series(1, 2000);
+    INSERT INTO sluice.message (queue, due_at, attempt, failed_at, last_error, payload)
+      SELECT 'failed', clock_timestamp() + (n * 7919 % 20000 - 10000) * interval '1 minute', 3, clock_timestamp(), 'no card', '{}'
+      FROM generate_series(1, 20000) n;
     SELECT sluice.create_stream('log', 4), sluice.create_group('log', 'all', '{0}');
     SELECT count(*) FROM sluice.append_many('log', (SELECT jsonb_agg(n) FROM generate_series(1, 20000) n));`)
   await setQueueColumns(database, 'tenants', { tenant_concurrency: 3, tenant_rate: 5 })
@@ -79,6 +82,7 @@ const COSTS: readonly {
     send: () => (execute) => explainQueue(execute, 'closed'),
     buffers: 700,
   },
+  { name: 'a queue with 10,000 that have failed', send: () => (execute) => explainQueue(execute, 'failed'), buffers: 1_500 },
   { name: 'a queue with 1,000 in flight', send: () => (execute) => explainQueue(execute, 'limited'), buffers: 11_000 },
   { name: 'a queue with tenants', send: () => (execute) => explainQueue(execute, 'tenants'), buffers: 700 },
   { name: 'the queue of a group', send: () => (execute) => explainQueue(execute, 'log:all'), buffers: 350 },

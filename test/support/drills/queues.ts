@@ -11,6 +11,12 @@ export const QUEUE_DRILLS: Readonly<Record<string, Drill>> = {
     await enqueue(stage, 'orders', 3)
   },
 
+  'Nothing moves in a queue, and its messages have failed': async (stage) => {
+    await enqueue(stage, 'orders', 3)
+    await fail(stage, 'orders', 'card service 503')
+    await register(stage.database, { name: 'web-1:4711', queues: ['orders'], alive: true })
+  },
+
   'Messages wait, and no worker takes them': async (stage) => {
     await idle(stage, 'invoices')
     await enqueue(stage, 'invocies', 1)
