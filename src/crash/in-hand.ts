@@ -59,7 +59,8 @@ export class InHand {
     // A reaper may have taken our records for those of a dead worker while the connection was down.
     control.onUp(async (execute) => {
       this.#ended = []
-      await recordBatches(execute, this.#workerId(), [], [...this.#active.values()])
+      const active = [...this.#active.values()]
+      if (active.length > 0) await recordBatches(execute, this.#workerId(), [], active)
       this.#abandoned.retry()
     })
   }

@@ -1,6 +1,6 @@
 import { bigintArray } from '../bigint-array.ts'
 import { CONFIGURE_PLANNER } from '../planner.ts'
-import { type Execute, numberOf, statement } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, only, statement } from '../statement.ts'
 import { FREED, WAKE } from './reap.ts'
 
 /** How a worker registers. */
@@ -11,24 +11,23 @@ export interface WorkerIdentity {
   readonly version: string
 }
 
-/**
- * The id of a worker process: the one that it had, or one from a sequence. A standby that takes over may have lost the
- * sequence's last values and rows of workers, so an id can come twice: one that is registered for another process is
- * not taken.
- */
+/** The id of a worker process: the one that it had, unless another process is registered with it, or a new one. */
 export async function workerIdOf(execute: Execute, identity: WorkerIdentity, before?: number): Promise<number> {
-  for (let id = before ?? (await newWorkerId(execute)); ; id = await newWorkerId(execute)) {
-    const { name, host, pid } = identity
-    const others = await execute(OF_ANOTHER, [id, name, host, pid])
-    if (others.length === 0) return id
-  }
+  if (before === undefined) return newWorkerId(execute)
+  const { name, host, pid } = identity
+  const others = await execute(OF_ANOTHER, [before, name, host, pid])
+  return others.length === 0 ? before : newWorkerId(execute)
 }
 
-/** The next id of the sequence. */
+/**
+ * The next id of the sequence that no worker has. A standby that takes over may have lost the sequence's last values and
+ * rows of workers, so an id can come twice.
+ */
 export async function newWorkerId(execute: Execute): Promise<number> {
-  const [row] = await execute(NEW_WORKER_ID, [])
-  if (row === undefined) throw new TypeError('expected a worker id')
-  return numberOf(row, 'id')
+  for (;;) {
+    const row = only(await execute(NEW_WORKER_ID, []))
+    if (!booleanOf(row, 'taken')) return numberOf(row, 'id')
+  }
 }
 
 /** Sets up the session of a control connection, unless it is shared. */
@@ -119,7 +118,9 @@ SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mo
 
 const NEW_WORKER_ID = statement(
   'worker_id',
-  `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id')::regclass)::integer AS id`,
+  `
+SELECT next.id, EXISTS (SELECT FROM sluice.worker w WHERE w.id = next.id) AS taken
+FROM (SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id')::regclass)::integer AS id OFFSET 0) next`,
 )
 
 const OF_ANOTHER = statement(
