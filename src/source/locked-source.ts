@@ -39,6 +39,11 @@ export class LockedSource implements TransactionalSource {
     this.#claimer = new Claimer(plan, control, check, random)
   }
 
+  /** A queue that is never empty has rounds that never end, and may get its first limit meanwhile. */
+  get isSingle(): boolean {
+    return this.#limiter.active
+  }
+
   admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing> {
     return this.#limiter.admit(demand, most, this.#concurrency)
   }
