@@ -87,7 +87,7 @@ export class LockedSource implements TransactionalSource {
     const { queue, ordered } = this.#plan
     const slot = row.slot ?? (ordered ? WHOLE_QUEUE_SLOT : null)
     const sentAtMs = performance.now()
-    const again = await claimAgain(execute, { queue, id: row.id, attempt: row.attempt, slot })
+    const again = await claimAgain(execute, { queue, id: row.id, attempt: row.attempt, dueUs: row.dueUs, slot })
     const answer = { nowUs: again.nowUs, sentAtMs, answeredAtMs: performance.now() }
     return again.rows.length === 0 ? undefined : this.settlement(answer)
   }
