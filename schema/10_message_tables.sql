@@ -47,8 +47,8 @@ CREATE TABLE sluice.message (
   tenant         sluice_private.tenant,
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it was redriven, so it may be below what processes believe to be the first of its slot, or of the whole queue in order;
-  -- or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
+  -- True: it was redriven or moved, so it may be below what processes believe to be the first of its slot, or of the whole queue in
+  -- order; or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   CONSTRAINT "tenant: without an ordering_key" CHECK (tenant IS NULL OR ordering_key IS NULL),
   -- As for the texts in sluice_private's types, and one CHECK for both, because the server parses each in every statement.
