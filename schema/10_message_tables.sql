@@ -129,8 +129,8 @@ CREATE TABLE sluice.queue (
 
 -- What a batch of ordered messages locks: one of 256 slots of the queue's keys, or slot 256 for the messages
 -- without a key in a pipeline that orders the whole queue. Written by consumers only. held: the keys that wait for
--- a failed or snoozed message, {key: [message id, until, in microseconds since 1970]}. It is in the locked row and not in
--- a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
+-- failed or snoozed messages, {key: [message id, until, in microseconds since 1970, and the ids of more messages]}. It is in the
+-- locked row and not in a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
 -- snapshot. An entry counts only until its time has come, so a forgotten one does no harm.
 CREATE TABLE sluice.slot (
   queue text     NOT NULL,

@@ -154,7 +154,7 @@ BEGIN
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
   ELSE
-    held := coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false)
+    held := m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
       OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice_private.hold_of(m) IS NOT NULL);
     IF held AND NOT sluice_private.lock_slot_of(m) THEN
       result := 'busy';

@@ -92,7 +92,7 @@ BEGIN
   ELSE
     result := CASE WHEN m.dedupe_key IS NULL THEN 'moved' ELSE sluice_private.take_key(m, target) END;
     holds := m.slot IS NOT NULL
-      AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
+      AND (state = 'retrying' OR m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m))));
   END IF;
 END
 $$;
