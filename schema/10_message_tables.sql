@@ -32,7 +32,7 @@ CREATE TABLE sluice.message (
   failures       jsonb,
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one
-  -- with a dedupe key too that has failed.
+  -- with a dedupe key too that has failed; one without an ordering key that may expire, and was in flight.
   lease          bigint,
   -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
   expires_at     sluice_private.expiry_time,

@@ -111,7 +111,7 @@ BEGIN
   PERFORM sluice_private.end_leases(queue, ids);
   UPDATE sluice.message t
   SET queue = target, due_at = CASE WHEN coalesce(t.expires_at <= now_at, false) THEN t.due_at ELSE greatest(t.due_at, now_at) END,
-      lease = CASE WHEN t.slot IS NOT NULL AND (t.lease IS NOT NULL OR t.id = ANY (holding)) THEN 0 END,
+      lease = CASE WHEN t.lease IS NOT NULL OR t.id = ANY (holding) THEN 0 END,
       redriven = true
   WHERE t.ctid = ANY (sluice_private.ctids_of(queue, ids));
   GET DIAGNOSTICS touched = ROW_COUNT;

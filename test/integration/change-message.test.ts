@@ -169,6 +169,23 @@ describe('reschedule and run now', () => {
     })
   }
 
+  describe.each(['transactional', 'leased'] as const)('in %s mode, of a message that was snoozed', (mode) => {
+    test.for([{}, { orderingKey: 'key' }])('take nothing of its life: %o', async (options, { sluice, queue }) => {
+      const [id] = await put(sluice, queue, [1], { ...options, ttl: '1h' })
+      let calls = 0
+      const pipeline = sluice.pipeline(queue, { mode: mode as 'transactional' }).handle(() => {
+        calls += 1
+        return calls === 1 ? snooze({ after: '1d' }) : undefined
+      })
+      await pipeline.runOnce()
+      const { expiresAt } = (await sluice.operate.messages.get(queue, id!))!
+      await sluice.operate.messages.runNow(queue, id!)
+      expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'ready', expiresAt })
+      await pipeline.runOnce()
+      expect(calls).toBe(2)
+    })
+  })
+
   test('let one that holds its key begin also if a delayed one of the key falls due before its retry', async ({
     sluice,
     queue,
