@@ -32,7 +32,7 @@ CREATE TABLE sluice.message (
   failures       jsonb,
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one
-  -- with a dedupe key too that has failed.
+  -- with a dedupe key too that has failed; one without an ordering key that may expire, and was in flight.
   lease          bigint,
   -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
   expires_at     sluice_private.expiry_time,
@@ -47,8 +47,8 @@ CREATE TABLE sluice.message (
   tenant         sluice_private.tenant,
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it was redriven, so it may be below what processes believe to be the first of its slot, or of the whole queue in order;
-  -- or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
+  -- True: it was redriven or moved, so it may be below what processes believe to be the first of its slot, or of the whole queue in
+  -- order; or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   CONSTRAINT "tenant: without an ordering_key" CHECK (tenant IS NULL OR ordering_key IS NULL),
   -- As for the texts in sluice_private's types, and one CHECK for both, because the server parses each in every statement.
@@ -129,8 +129,8 @@ CREATE TABLE sluice.queue (
 
 -- What a batch of ordered messages locks: one of 256 slots of the queue's keys, or slot 256 for the messages
 -- without a key in a pipeline that orders the whole queue. Written by consumers only. held: the keys that wait for
--- a failed or snoozed message, {key: [message id, until, in microseconds since 1970]}. It is in the locked row and not in
--- a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
+-- failed or snoozed messages, {key: [message id, until, in microseconds since 1970, and the ids of more messages]}. It is in the
+-- locked row and not in a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
 -- snapshot. An entry counts only until its time has come, so a forgotten one does no harm.
 CREATE TABLE sluice.slot (
   queue text     NOT NULL,

@@ -13,10 +13,12 @@ $$;
 
 -- The lease of a message that is not in flight any more: 0 where it closes its ordering key for the later messages until it
 -- is settled. A claim that took the message behind it as well would lock that one without handling it, and an enqueue with
--- its dedupe key would find it in flight and add another one. Without a search_path, as rows_of.
-CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text) RETURNS bigint
+-- its dedupe key would find it in flight and add another one. 0 also where it may expire: whoever makes it due sooner must not
+-- take a part of its life away, as of one that has not been tried. Without a search_path, as rows_of.
+CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text, expires_at timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL) THEN 0::bigint END
+  SELECT CASE WHEN slot IS NULL AND expires_at IS NOT NULL OR slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL)
+    THEN 0::bigint END
 $$;
 
 -- Why a message dies that has no attempt left.
@@ -208,7 +210,7 @@ BEGIN
                         ELSE sluice_private.add_failure(m.failures,
                           sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
-        lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
+        lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
@@ -280,7 +282,7 @@ BEGIN
     PERFORM sluice_private.record_hung(queue, m.id, m.lease, sluice_private.has_one_message((m.lease >> 32)::integer))
     FROM sluice_private.rows_of(queue, run_out) m WHERE m.lease > 0;
     UPDATE sluice.message m
-    SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key),
+    SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at),
         attempt = CASE WHEN m.lease < 0 THEN m.attempt + 1 ELSE m.attempt END,
         last_error = CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
         failures = CASE WHEN m.lease < 0

@@ -10,6 +10,12 @@ BEGIN
 END
 $$;
 
+-- The messages for which a key is held, by its entry.
+CREATE FUNCTION sluice_private.held_for(hold jsonb) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT e.id::bigint FROM jsonb_array_elements_text(hold - 1) AS e (id))
+$$;
+
 -- Whether the slot of a message is locked for us now, or there is none.
 CREATE FUNCTION sluice_private.lock_slot_of(m sluice.message) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -20,38 +26,26 @@ END
 $$;
 
 -- Fits the hold of a key to the messages that it is for, in the row of a slot that is locked: one of them has another due
--- time (message_id), or is gone (null). Of the messages of the key that fall due before the end of the hold, it lasts until
--- the last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has
--- the number of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it
--- from one that was snoozed.
+-- time (message_id), or is gone (null). It lasts until the last of those that are not due yet is due; if there is none, it goes. A
+-- lease closes the key by itself.
 CREATE FUNCTION sluice_private.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-  until_us bigint := (SELECT coalesce((s.held -> key ->> 1)::bigint, 0) FROM sluice.slot s
+  now_at timestamptz := clock_timestamp();
+  held_for bigint[] := (SELECT sluice_private.held_for(s.held -> key) FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = slot);
-  first bigint;
-  last bigint;
+  waiting bigint[];
+  until_us bigint;
 BEGIN
-  SELECT min(w.id), max(w.due_us) INTO first, last
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
-    WHERE slot < 256 AND m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, (-9223372036854775808)::bigint)
-      AND m.slot <= slot
-    UNION ALL
-    SELECT m.id, NULL, m.due_at FROM sluice.message m
-    WHERE slot = 256 AND m.queue = queue AND m.slot IS NULL
-  ) every CROSS JOIN LATERAL (
-    -- The microseconds of infinity, and of the last years of timestamptz, overflow.
-    SELECT every.id, every.ordering_key,
-           (date_part('epoch',
-             least(greatest(every.due_at, '0001-01-01 00:00Z'), '9999-12-31 23:59:59Z')) * 1000000)::bigint AS due_us
-  ) w
-  WHERE coalesce(w.ordering_key, '') = key AND w.due_us > now_us
-    AND (w.due_us <= until_us OR w.id = message_id);
+  -- The microseconds of infinity, and of the last years of timestamptz, overflow.
+  SELECT array_agg(m.id ORDER BY m.id), (date_part('epoch', least(max(m.due_at), '9999-12-31 23:59:59Z')) * 1000000)::bigint
+  INTO waiting, until_us
+  FROM sluice_private.rows_of(queue, array_remove(held_for, message_id) || message_id) m
+  WHERE m.due_at > now_at AND coalesce(m.lease, 0) = 0;
   UPDATE sluice.slot s
-  SET held = CASE WHEN first IS NULL THEN s.held - key ELSE jsonb_set(s.held, ARRAY[key], jsonb_build_array(first, last)) END
+  SET held = CASE WHEN waiting IS NULL THEN s.held - key
+                  ELSE jsonb_set(s.held, ARRAY[key], jsonb_build_array(waiting[1], until_us) || to_jsonb(waiting[2:])) END
   WHERE s.queue = queue AND s.slot = slot;
 END
 $$;
@@ -70,8 +64,7 @@ BEGIN
     SELECT s.slot, h.key, (h.value ->> 0)::bigint AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h
     WHERE s.queue = queue AND s.held <> '{}'
       AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-      -- Not by NOT EXISTS: the planner would join all messages of the queue.
-      AND (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = (h.value ->> 0)::bigint LIMIT 1) IS NULL
+      AND (SELECT count(*) FROM sluice_private.rows_of(queue, sluice_private.held_for(h.value))) < jsonb_array_length(h.value) - 1
   LOOP
     PERFORM FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id
@@ -94,7 +87,7 @@ $$;
 CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN
+  IF gone.id = ANY (sluice_private.held_for(sluice_private.hold_of(gone))) THEN
     IF sluice_private.lock_slot_of(gone) THEN
       PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint),
         coalesce(gone.ordering_key, ''), NULL);

@@ -139,7 +139,7 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. One with an ordering key that is due sooner, and soon, is marked, so that workers
 -- find it among rows that they pass over: what is due later they have read again before, which they do every minute. Its life
--- counts from the new time, and never ends sooner for one that was tried. `action` is noted if the time has changed.
+-- counts from the new time, and never ends sooner for one that was in flight. `action` is noted if the time has changed.
 CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz, action text, dedupe_key text)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -154,8 +154,8 @@ BEGIN
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
   ELSE
-    held := coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false)
-      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice_private.hold_of(m) IS NOT NULL);
+    held := m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
+      OR m.attempt > 0 AND CASE WHEN m.slot IS NULL THEN sluice_private.hold_of(m) IS NOT NULL ELSE m.lease IS NULL END;
     IF held AND NOT sluice_private.lock_slot_of(m) THEN
       result := 'busy';
     END IF;
@@ -166,7 +166,8 @@ BEGIN
     UPDATE sluice.message t
     SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at AND due < clock_timestamp() + interval '2 minutes' THEN true
                         ELSE t.redriven END,
-        expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
+        expires_at = t.expires_at
+          + CASE WHEN due > t.due_at OR NOT (held OR m.attempt > 0 OR m.lease IS NOT NULL) THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
       PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);

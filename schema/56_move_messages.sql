@@ -92,15 +92,15 @@ BEGIN
   ELSE
     result := CASE WHEN m.dedupe_key IS NULL THEN 'moved' ELSE sluice_private.take_key(m, target) END;
     holds := m.slot IS NOT NULL
-      AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
+      AND (state = 'retrying' OR m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m))));
   END IF;
 END
 $$;
 
--- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and one
--- with an ordering key is marked for the same. Those in `holding` close their keys for the later ones by a lease of 0, as
--- after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one statement: the
--- server parses the constraints of the table in each.
+-- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and each is
+-- marked for the same: a key, and a whole queue in order, go by ids. Those in `holding` close their keys for the later ones by a
+-- lease of 0, as after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one
+-- statement: the server parses the constraints of the table in each.
 CREATE FUNCTION sluice_private.move_locked(queue text, target text, ids bigint[], holding bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -111,8 +111,8 @@ BEGIN
   PERFORM sluice_private.end_leases(queue, ids);
   UPDATE sluice.message t
   SET queue = target, due_at = CASE WHEN coalesce(t.expires_at <= now_at, false) THEN t.due_at ELSE greatest(t.due_at, now_at) END,
-      lease = CASE WHEN t.slot IS NOT NULL AND (t.lease IS NOT NULL OR t.id = ANY (holding)) THEN 0 END,
-      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+      lease = CASE WHEN t.lease IS NOT NULL OR t.id = ANY (holding) THEN 0 END,
+      redriven = true
   WHERE t.ctid = ANY (sluice_private.ctids_of(queue, ids));
   GET DIAGNOSTICS touched = ROW_COUNT;
   PERFORM sluice_private.require_kept('message', target, cardinality(ids), touched);

@@ -66,7 +66,10 @@ function heldKeys(decided: readonly Decided[], ordered: boolean): readonly HeldK
     const key = orderingKey ?? ''
     const known = held.get(key)
     if (known === undefined) held.set(key, { slot: slot ?? WHOLE_QUEUE_SLOT, orderingKey: key, messageId: id, untilUs })
-    else if (known.untilUs < untilUs) held.set(key, { ...known, untilUs })
+    else {
+      const { others = [] } = known
+      held.set(key, { ...known, others: [...others, id], untilUs: Math.max(known.untilUs, untilUs) })
+    }
   }
   return [...held.values()]
 }

@@ -39,6 +39,11 @@ export class LockedSource implements TransactionalSource {
     this.#claimer = new Claimer(plan, control, check, random)
   }
 
+  /** A queue that is never empty has rounds that never end, and may get its first limit meanwhile. */
+  get isSingle(): boolean {
+    return this.#limiter.active
+  }
+
   admit(demand: AdmittedDemand, most: number): Promise<Admission | Nothing> {
     return this.#limiter.admit(demand, most, this.#concurrency)
   }
@@ -82,7 +87,7 @@ export class LockedSource implements TransactionalSource {
     const { queue, ordered } = this.#plan
     const slot = row.slot ?? (ordered ? WHOLE_QUEUE_SLOT : null)
     const sentAtMs = performance.now()
-    const again = await claimAgain(execute, { queue, id: row.id, attempt: row.attempt, slot })
+    const again = await claimAgain(execute, { queue, id: row.id, attempt: row.attempt, dueUs: row.dueUs, slot })
     const answer = { nowUs: again.nowUs, sentAtMs, answeredAtMs: performance.now() }
     return again.rows.length === 0 ? undefined : this.settlement(answer)
   }

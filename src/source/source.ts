@@ -26,6 +26,8 @@ export interface Source<Sent = SentClaim> {
 
 /** A source whose claim, handlers and settlement share one transaction. */
 export interface TransactionalSource extends Source {
+  /** From now on a round claims once, also one that was admitted for more: see {@link Admission.isSingle}. */
+  readonly isSingle: boolean
   /** Another name that wakes a sleeping consumer, beside its queue. */
   readonly wokenBy: string | undefined
   /** A batch could be handled only in part: the next ones are small. */

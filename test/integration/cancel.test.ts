@@ -243,6 +243,23 @@ describe('cancel', () => {
     })
   }
 
+  test('of a message that holds its key opens it also if a delayed one of the key falls due before its retry', async ({
+    sluice,
+    queue,
+  }) => {
+    const [first] = await put(sluice, queue, ['first', 'next'], { orderingKey: 'key' })
+    await put(sluice, queue, ['delayed'], { orderingKey: 'key', delay: '30m' })
+    const handled: unknown[] = []
+    const pipeline = sluice.pipeline(queue).handle(({ payload }) => {
+      handled.push(payload)
+      return payload === 'first' ? retryLater({ after: '1h' }) : undefined
+    })
+    await pipeline.runOnce()
+    await sluice.operate.messages.cancel(queue, first!)
+    await pipeline.runOnce()
+    expect(handled).toEqual(['first', 'next'])
+  })
+
   test('of one of two that hold their key leaves the hold to the other', async ({ sluice, queue, database }) => {
     const ids = await put(sluice, queue, [1, 2, 3], { orderingKey: 'key' })
     await sluice

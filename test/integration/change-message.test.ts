@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { z } from 'zod'
-import { retryLater } from '../../src/message.ts'
+import { retryLater, snooze } from '../../src/message.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -168,6 +168,56 @@ describe('reschedule and run now', () => {
       expect(handled).toEqual(['first', 'first', 'next'])
     })
   }
+
+  describe.each(['transactional', 'leased'] as const)('in %s mode, of a message that was snoozed', (mode) => {
+    test.for([{}, { orderingKey: 'key' }])('take nothing of its life: %o', async (options, { sluice, queue }) => {
+      const [id] = await put(sluice, queue, [1], { ...options, ttl: '1h' })
+      let calls = 0
+      const pipeline = sluice.pipeline(queue, { mode: mode as 'transactional' }).handle(() => {
+        calls += 1
+        return calls === 1 ? snooze({ after: '1d' }) : undefined
+      })
+      await pipeline.runOnce()
+      const { expiresAt } = (await sluice.operate.messages.get(queue, id!))!
+      await sluice.operate.messages.runNow(queue, id!)
+      expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'ready', expiresAt })
+      await pipeline.runOnce()
+      expect(calls).toBe(2)
+    })
+  })
+
+  test('let one that holds its key begin also if a delayed one of the key falls due before its retry', async ({
+    sluice,
+    queue,
+  }) => {
+    const [first] = await put(sluice, queue, ['first', 'next'], { orderingKey: 'key' })
+    await put(sluice, queue, ['delayed'], { orderingKey: 'key', delay: '30m' })
+    const handled: unknown[] = []
+    const pipeline = sluice.pipeline(queue).handle(({ payload, attempt }) => {
+      handled.push(payload)
+      return payload === 'first' && attempt === 1 ? retryLater({ after: '1h' }) : undefined
+    })
+    await pipeline.runOnce()
+    await sluice.operate.messages.runNow(queue, first!)
+    await pipeline.runOnce()
+    expect(handled).toEqual(['first', 'first', 'next'])
+  })
+
+  test('of the second of two that were snoozed together hold the key until its new time', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const [, second] = await put(sluice, queue, [1, 2], { orderingKey: 'key' })
+    await sluice
+      .pipeline(queue)
+      .handleBatch((messages) => messages.map(() => snooze({ after: '1h' })))
+      .runOnce()
+    await sluice.operate.messages.reschedule(queue, second!, { delay: '5h' })
+    const held = `SELECT to_timestamp((held -> 'key' ->> 1)::bigint / 1000000) > clock_timestamp() + interval '4 hours' AS longer
+      FROM sluice.slot WHERE queue = $1 AND held <> '{}'`
+    expect(await database.sql(held, [queue])).toEqual([{ longer: true }])
+  })
 
   test('of one that holds its key are refused as busy while a batch has its slot', async ({
     sluice,

@@ -161,6 +161,38 @@ describe('a limit that changes', () => {
   })
 })
 
+describe.each(['transactional', 'leased'] as const)('the first limit of a queue, in %s mode', (mode) => {
+  test('is in force although the queue is never empty', async ({ queue, database, sluice, log }) => {
+    const options = { mode, concurrency: 1, batchSize: 1 } as never
+    await put(
+      sluice,
+      queue,
+      Array.from({ length: 50 }, (_, at) => at),
+    )
+    const other = `${queue}.other`
+    sluice
+      .pipeline(other)
+      .handle(() => undefined)
+      .start()
+    let begun = 0
+    sluice
+      .pipeline(queue, options)
+      .handle(async () => {
+        begun += 1
+        if (begun > 1) return
+        await setQueueColumns(database, queue, { rate: 1, rate_ms: 3_600_000, rate_burst: 1 })
+        // The settings of all queues are read together.
+        await sluice.operate.queues.pause(other)
+        await log.first('pipeline.paused')
+      })
+      .start()
+    const asked = () => database.sql('SELECT FROM sluice.bucket WHERE queue = $1 AND tokens < 1', [queue])
+    await waitFor(async () => begun === 50 || (await asked()).length > 0, { what: 'a claim that asks for a token' })
+    await waitFor(() => begun > 1, { what: 'the message that has it' })
+    expect(begun).toBe(2)
+  })
+})
+
 describe.each(['transactional', 'leased'] as const)('a rate, in %s mode', (mode) => {
   const options = { mode, concurrency: 4, batchSize: 5 } as never
 

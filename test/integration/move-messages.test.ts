@@ -1,5 +1,8 @@
 import { describe, expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
+import { claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
+import { executeAlone } from '../support/permutations/claims.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -75,6 +78,21 @@ describe('move', () => {
     await sluice.operate.queues.move(queue, to)
     await pipeline.runOnce()
     expect(handled).toEqual([...later, ...first])
+  })
+
+  test('is behind what a worker has handled of a queue in order, and goes before what waits there', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const to = `${queue}.to`
+    const [moved] = await put(sluice, queue, [1])
+    const [waiting = ''] = await put(sluice, to, [2])
+    await sluice.operate.queues.move(queue, to)
+    const execute = executeAlone(database)
+    await ensureSlots(execute, to, [WHOLE_QUEUE_SLOT])
+    const { rows } = await claimWholeQueue(execute, to, { slot: WHOLE_QUEUE_SLOT, id: waiting }, 2)
+    expect(rows.map(({ id }) => id)).toEqual([moved, waiting])
   })
 
   test('leaves what is leased or locked, and with it the later messages of its key', async ({

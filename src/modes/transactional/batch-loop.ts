@@ -171,7 +171,8 @@ export class BatchLoop {
   get #isLast(): boolean {
     const { outlet } = this.#consumption
     if (outlet?.isDown === true) return true
-    return this.#demand.isLast || this.#admission.isSingle || this.#runtime.inHand.aloneLock.contended
+    if (this.#admission.isSingle || this.#source.isSingle) return true
+    return this.#demand.isLast || this.#runtime.inHand.aloneLock.contended
   }
 
   async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {

@@ -23,6 +23,7 @@ import { LogRows } from './log-rows.ts'
  * they take turns.
  */
 export class LogSource implements TransactionalSource {
+  readonly isSingle = false
   readonly wokenBy: string
   readonly #runtime: SourceRuntime
   readonly #plan: TransactionalPlan

@@ -1,5 +1,5 @@
 import { type Execute, statement } from '../statement.ts'
-import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type ClaimedRows, claimResult, toClaimedRows } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type ClaimedRows, claimedUs, claimResult, toClaimedRows } from './claim.ts'
 
 /** One message as it was claimed before. */
 export interface ClaimedBefore {
@@ -7,6 +7,8 @@ export interface ClaimedBefore {
   readonly id: string
   /** How many tries had failed then. */
   readonly attempt: number
+  /** When it was due, in microseconds since 1970. */
+  readonly dueUs: number
   /** The slot of its ordering key, which a batch locks; null for a message without a key. */
   readonly slot: number | null
 }
@@ -14,9 +16,15 @@ export interface ClaimedBefore {
 /**
  * Locks one message whose transaction was lost, and its slot, if the message is unchanged and no other session has locked
  * it. Otherwise the claim is empty. It uses the two primary keys. Run it in a READ COMMITTED transaction.
+ *
+ * Nothing locks a message that has been leased since, and a snooze whose COMMIT took effect counts no attempt: both have
+ * given it another due time.
  */
-export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<ClaimedRows> {
-  return toClaimedRows(await execute(CLAIM_AGAIN, [message.queue, message.id, message.attempt, message.slot]))
+export async function claimAgain(
+  execute: Execute,
+  { queue, id, attempt, slot, dueUs }: ClaimedBefore,
+): Promise<ClaimedRows> {
+  return toClaimedRows(await execute(CLAIM_AGAIN, [queue, id, attempt, slot, dueUs]))
 }
 
 const CLAIM_AGAIN = statement(
@@ -31,7 +39,7 @@ WITH clock AS MATERIALIZED (
 FROM clock LEFT JOIN LATERAL (
   SELECT ${CLAIMED_COLUMNS}
   FROM sluice.message m
-  WHERE m.queue = $1::text AND m.id = $2::bigint AND m.attempt = $3::integer
+  WHERE m.queue = $1::text AND m.id = $2::bigint AND m.attempt = $3::integer AND ${claimedUs('m.due_at')} = $5::bigint
     AND ($4::smallint IS NULL OR EXISTS (SELECT FROM slot))
   FOR UPDATE OF m SKIP LOCKED
 ) c ON true`,

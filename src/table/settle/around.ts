@@ -1,11 +1,14 @@
 import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement } from '../statement.ts'
 
-/** A key that waits for a message until an instant. */
+/** A key that waits for messages until an instant. */
 export interface HeldKey {
   readonly slot: number
   readonly orderingKey: string
+  /** The first of them. */
   readonly messageId: string
+  /** @default none */
+  readonly others?: readonly string[]
   readonly untilUs: number
 }
 
@@ -23,6 +26,7 @@ export async function holdKeys(
     keys.map((key) => key.messageId),
     keys.map((key) => key.untilUs),
     nowUs,
+    keys.map((key) => `[${(key.others ?? []).join()}]`),
   ])
   await requiringRows(sent)
 }
@@ -44,8 +48,11 @@ const HOLD = statement(
   'hold',
   `
 WITH fresh AS (
-  SELECT k.slot, pg_catalog.jsonb_object_agg(k.ordering_key, pg_catalog.jsonb_build_array(k.message_id, k.until_us)) AS held
-  FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[]) AS k (slot, ordering_key, message_id, until_us)
+  SELECT k.slot,
+         pg_catalog.jsonb_object_agg(
+           k.ordering_key, pg_catalog.jsonb_build_array(k.message_id, k.until_us) || k.others::jsonb) AS held
+  FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $7::text[])
+    AS k (slot, ordering_key, message_id, until_us, others)
   GROUP BY k.slot
 ), touched AS (
   UPDATE sluice.slot s

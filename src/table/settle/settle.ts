@@ -156,7 +156,7 @@ WITH touched AS (
         m.failures, p.attempt, p.error, p.details::jsonb, ${FAILED_AT}
       ) END,
       failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE ${FAILED_AT} END,
-      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
+      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[], $7::text[]) AS p (id, due_us, attempt, error, details)
   WHERE ${fence.rows} AND m.id = p.id
   RETURNING m.id

@@ -38,8 +38,8 @@ const SHIFT_HOLDS = counted(
   'shift_slot',
   `
 UPDATE sluice.slot t
-SET held = (SELECT pg_catalog.jsonb_object_agg(h.key, pg_catalog.jsonb_build_array(h.value -> 0,
-              (h.value ->> 1)::bigint - ($1::double precision * 1000::double precision)::bigint)) FROM jsonb_each(t.held) h)
+SET held = (SELECT pg_catalog.jsonb_object_agg(h.key, pg_catalog.jsonb_set(h.value, '{1}'::text[], pg_catalog.to_jsonb(
+              (h.value ->> 1)::bigint - ($1::double precision * 1000::double precision)::bigint))) FROM jsonb_each(t.held) h)
 WHERE ${unlocked('slot', `($2::text IS NULL OR l.queue = $2::text) AND l.held <> '{}'`)}`,
 )
 

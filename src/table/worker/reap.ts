@@ -59,7 +59,7 @@ export const FREED = `
 ), freed AS (
   UPDATE sluice.message m
   SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c),
-      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
+      lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)
   WHERE m.ctid = ANY (ARRAY(
     -- One that a stopped process has locked in a transaction of a handler keeps its lease: nobody waits for it.
     SELECT at.ctid FROM left_leased l CROSS JOIN LATERAL (

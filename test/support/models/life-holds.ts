@@ -1,7 +1,10 @@
 import type { LifeModel, LifeRow, Minute } from './life-model.ts'
 
 interface Hold {
+  /** The first of `ids`. */
   readonly id: string
+  /** The messages that its key waits for. */
+  readonly ids: readonly string[]
   readonly until: Minute
 }
 
@@ -34,7 +37,7 @@ export class Holds {
     for (const [key, of] of Map.groupBy(rows, (row) => row.key)) {
       const [first] = of
       if (key === null || first?.slot == null) continue
-      this.#holds.set(key, { id: first.id, slot: first.slot, until: Math.max(...of.map(({ due }) => due)) })
+      this.#holds.set(key, holdOf(first.slot, [first, ...of.slice(1)]))
     }
   }
 
@@ -42,18 +45,17 @@ export class Holds {
   refit({ key, slot }: Pick<LifeRow, 'key'> & { readonly slot: number | null }, moved?: string): void {
     if (key === null || slot === null) return
     const { now } = this.#model
-    const until = this.#holds.get(key)?.until ?? 0
-    const left = this.#model
+    const ids = this.#holds.get(key)?.ids ?? []
+    const [first, ...others] = this.#model
       .inOrder()
-      .filter((row) => row.key === key && row.due > now && (row.due <= until || row.id === moved))
-    const [first] = left
+      .filter((row) => row.due > now && (row.lease ?? 0) === 0 && (ids.includes(row.id) || row.id === moved))
     if (first === undefined) this.#holds.delete(key)
-    else this.#holds.set(key, { id: first.id, slot, until: Math.max(...left.map(({ due }) => due)) })
+    else this.#holds.set(key, holdOf(slot, [first, ...others]))
   }
 
   /** A message has been cancelled. */
   gone(row: LifeRow): void {
-    if (this.of(row)?.id !== row.id) return
+    if (!this.of(row)?.ids.includes(row.id)) return
     if (row.slot !== null && this.#model.lockedSlots.has(row.slot)) this.told = true
     else this.refit(row)
   }
@@ -61,10 +63,15 @@ export class Holds {
   /** Takes away the holds of messages that are gone. */
   release(): void {
     this.told = false
-    for (const [key, { id, slot, until }] of [...this.#holds]) {
-      if (until <= this.#model.now || this.#model.rows.has(id)) continue
+    for (const [key, { ids, slot, until }] of [...this.#holds]) {
+      if (until <= this.#model.now || ids.every((id) => this.#model.rows.has(id))) continue
       if (this.#model.lockedSlots.has(slot)) this.told = true
       else this.refit({ key, slot })
     }
   }
+}
+
+function holdOf(slot: number, rows: readonly [LifeRow, ...LifeRow[]]): Hold & { readonly slot: number } {
+  const ids = rows.map(({ id }) => id)
+  return { id: rows[0].id, ids, slot, until: Math.max(...rows.map(({ due }) => due)) }
 }

@@ -32,7 +32,7 @@ export interface LifeRow {
   due: Minute
   expires: Minute | null
   tried: boolean
-  /** Whose it is or was; 0: let go of, with a key that it closes; null: never leased. */
+  /** Whose it is or was; 0: let go of, with a key that it closes, or without one and with an end of its life. */
   lease: Holder | 0 | null
   /** The transaction that has it locked. */
   locked: Holder | undefined
@@ -129,7 +129,7 @@ export class LifeModel {
     if (end === 'bury') this.dead.add(id)
     row.due = Math.min(this.now + hours * 60, row.expires ?? Number.MAX_SAFE_INTEGER)
     row.tried ||= end === 'retry'
-    row.lease = row.key !== null && (row.lease !== null || row.dedupeKey !== null) ? 0 : null
+    row.lease = idle(row, row.lease !== null || row.dedupeKey !== null)
   }
 
   /** A transaction settles what it has, and what it has postponed holds its key. */
@@ -159,7 +159,7 @@ export class LifeModel {
     for (const id of this.heldBy(holder)) {
       const row = this.row(id)
       row.due = Math.min(holder.dues.get(id)!, this.now)
-      row.lease = row.key === null ? null : 0
+      row.lease = idle(row, true)
     }
     holder.over = true
   }
@@ -196,12 +196,13 @@ export class LifeModel {
     const state = this.stateOf(id)
     if (!waits(state)) return { result: 'refused', state }
     const row = this.row(id)
-    const holds = row.slot !== null && ((row.lease === null && row.tried) || this.holds.of(row)?.id === id)
+    const holds = row.slot !== null && ((row.lease === null && row.tried) || this.holds.of(row)?.ids.includes(id) === true)
     if (holds && this.lockedSlots.has(row.slot)) return { result: 'busy', state }
     const due = this.now + hours * 60
     if (state === 'ready' && due <= this.now) return { result: 'changed', state }
+    const wasInHand = row.tried || row.lease !== null || holds
     this.endLease(row)
-    if (row.expires !== null && (!row.tried || due > row.due)) row.expires += due - row.due
+    if (row.expires !== null && (!wasInHand || due > row.due)) row.expires += due - row.due
     row.due = due
     if (holds) this.holds.refit(row, id)
     return { result: 'changed', state }
@@ -241,8 +242,13 @@ export class LifeModel {
   endLease(row: LifeRow): void {
     if (row.lease === null || row.lease === 0) return
     row.tried ||= row.lease.kind === 'claim'
-    row.lease = row.key === null ? null : 0
+    row.lease = idle(row, true)
   }
+}
+
+/** The lease of a message that nobody has in hand any more. @param closes it closes its key, if it has one */
+function idle({ key, expires }: LifeRow, closes: boolean): 0 | null {
+  return (key === null ? expires !== null : closes) ? 0 : null
 }
 
 function waits(state: State): boolean {

@@ -97,7 +97,7 @@ function holdsOf(rows: readonly ClaimedRow[], times: Times): readonly HeldKey[] 
   return [...byKey.values()].flatMap(([first, ...others]) => {
     if (first?.slot == null || first.orderingKey === null) return []
     const untilUs = Math.max(...[first, ...others].map((row) => postpone(row, false, times).dueUs))
-    return [{ slot: first.slot, orderingKey: first.orderingKey, messageId: first.id, untilUs }]
+    return [{ slot: first.slot, orderingKey: first.orderingKey, messageId: first.id, others: idsOf(others), untilUs }]
   })
 }
 

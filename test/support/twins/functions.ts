@@ -9,7 +9,7 @@ export const OPERATION_UNLOCKED = edit('lock_one', 'FOR UPDATE OF m SKIP LOCKED'
 /** A cancellation leaves the hold of a key as it was. */
 export const HOLD_FORGOTTEN = edit(
   'open_key',
-  'IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN',
+  'IF gone.id = ANY (sluice_private.held_for(sluice_private.hold_of(gone))) THEN',
   'IF false THEN',
 )
 export const HOLD_LEFT_BY_RESCHEDULE = edit('set_due', 'IF held THEN', 'IF false THEN')

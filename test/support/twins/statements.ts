@@ -93,7 +93,7 @@ const ANY_LEASE = '$3::bigint[] IS NOT NULL'
 export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_ctid'], OWN_LEASE_IN_ORDER, ANY_LEASE)
 export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_ctid'], OWN_LEASE, ANY_LEASE)
 
-const KEY_CLOSED = 'lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)'
+const KEY_CLOSED = 'lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)'
 const KEY_OPENED = 'lease = NULL'
 /** A message that is given up leaves its key open. */
 export const RETRY_OPENS_KEY = of(['postpone_leased', 'postpone_leased_by_ctid'], KEY_CLOSED, KEY_OPENED)
