@@ -147,7 +147,8 @@ export class DueSchedules implements Service<number> {
   }
 
   async #plan(row: ScheduleRow, times: Times): Promise<0> {
-    const next = times.after(row.nowMs)
+    // Since it was defined or resumed, however long ago: what no worker has enqueued since then may be missed.
+    const next = times.after(row.nextMs)
     await this.#options.inTransaction((execute) => planSchedule(execute, row, next), ANSWER_MS)
     if (next !== null) this.due(next - row.nowMs)
     return 0

@@ -63,6 +63,19 @@ describe('the service of schedules', () => {
     expect((await server.next()).statement).toBe('sluice_schedules_next')
   })
 
+  test('computes the next occurrence from when a schedule was resumed, however late it looks', async () => {
+    service.due(0)
+    await vi.advanceTimersByTimeAsync(0)
+    const looked = await server.next()
+    looked.answer([{ ...ROW, planned: false, next_us: '1000000000500000', now_us: '1000000095500000' }])
+    const planned = await server.next()
+    expect(planned.statement).toBe('sluice_schedule_plan')
+    expect(planned.params).toEqual(['tick', '7', iso(1_000_010_000)])
+    planned.answer([])
+    for (let tick = 0; tick < 3; tick += 1) await vi.advanceTimersByTimeAsync(0)
+    expect((await server.next()).statement).toBe('sluice_schedules_next')
+  })
+
   test('leaves those that have failed out of what it reads next, until it tries them again', async () => {
     service.due(0)
     await vi.advanceTimersByTimeAsync(0)
