@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { DueSchedules } from '../../src/services/due-schedules.ts'
+import { Alphabet } from '../../src/session/alphabet.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
@@ -15,6 +16,7 @@ describe('the service of schedules', () => {
     service = new DueSchedules({
       control: { execute: server.execute },
       inTransaction: (work) => work(server.execute),
+      alphabet: new Alphabet(),
       report: (event) => void reported.push(event),
     })
     service.start()
