@@ -68,7 +68,7 @@ export class Results {
         this.#put(decideHarmful(message, refusal.reason, decisions.rules))
         return
       case 'lost try':
-        this.#settle(message, { kind: 'retryLater', error: refusal.error }, new Error(refusal.error))
+        this.#retry(message, new Error(refusal.error), refusal.error)
     }
   }
 
@@ -114,8 +114,9 @@ export class Results {
     return isSluiceError(error, 'STOPPED') && (isOver || error instanceof NotHandled)
   }
 
-  #retry(message: DeliveredMessage, error: unknown): void {
-    this.#settle(message, { kind: 'retryLater', error: errorText(error) }, error)
+  #retry(message: DeliveredMessage, thrown: unknown, error: string = errorText(thrown)): void {
+    if (!this.isCancelled(message)) this.#consumption.onFailed?.(thrown, message.handed)
+    this.#settle(message, { kind: 'retryLater', error }, thrown)
   }
 
   #answer(message: DeliveredMessage, outcome: Outcome | Release): void {
@@ -128,8 +129,6 @@ export class Results {
     const { rules } = this.#batch.decisions
     this.#begun.add(message)
     const isCancelled = this.isCancelled(message) && OUTCOMES[outcome.kind].stays
-    if (error !== undefined && outcome.kind === 'retryLater' && !isCancelled)
-      this.#consumption.onFailed?.(error, message.handed)
     this.#put(isCancelled ? decideDropped(message, 'cancelled', rules) : decide(message, outcome, error, rules))
   }
 

@@ -64,7 +64,8 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
     } catch (error) {
       const { signal } = request
       if (signal.aborted && error === signal.reason) return new Response(null, { status: CLIENT_GONE })
-      const problem = Problem.of(error)
+      // A proxy whose traps throw, as a schema may throw it, is no Error.
+      const problem = Problem.of(toError(error))
       if (problem.status >= 500) reportFailure(request, problem.status, problem.cause)
       return problem.toResponse()
     }

@@ -36,7 +36,7 @@ export async function storeBatch(
       return atOnce(context, (execute) => enqueueReceived(execute, plan.queue, received, plan.retentionMs))
     return within(context, ownTransaction, { words: 'a batch of an inbox' }, async (execute) => {
       const fresh = await freshOf(execute, plan, batch)
-      letters = await buryAll(execute, plan.queue, fresh)
+      letters = await buryAll(context, execute, plan.queue, fresh)
       return insertAll(context, execute, plan.queue, rowsOf(batch, marked, fresh))
     })
   })
@@ -90,9 +90,17 @@ async function insertAll(
   return ids
 }
 
-async function buryAll(execute: Execute, queue: string, fresh: ReadonlySet<Incoming>): Promise<Stored['letters']> {
-  const letters = [...fresh].flatMap(({ content }) => (content.kind === 'letter' ? [content.letter] : []))
-  if (letters.length === 0) return []
+async function buryAll(
+  { alphabet }: EnqueueContext,
+  execute: Execute,
+  queue: string,
+  fresh: ReadonlySet<Incoming>,
+): Promise<Stored['letters']> {
+  const whole = [...fresh].flatMap(({ content }) => (content.kind === 'letter' ? [content.letter] : []))
+  if (whole.length === 0) return []
+  const reasons = whole.map(({ reason }) => reason)
+  await alphabet.learnUnknown(execute, reasons)
+  const letters = whole.map((letter) => ({ ...letter, reason: alphabet.fit(letter.reason) }))
   const ids: string[] = []
   for (const chunk of chunksOf(letters)) ids.push(...(await buryReceived(execute, queue, chunk)))
   return letters.map(({ type, reason }, at) => ({ id: ids[at] ?? '', type, reason }))

@@ -168,7 +168,7 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
 
 /** It is unknown whether a COMMIT that was under way took effect. */
 function lostConnection(cause: unknown): SluiceError {
-  const sentence = `The migration lost its connection: ${errorText(cause)}. MigrationRun it again: what has been applied is left alone`
+  const sentence = `The migration lost its connection: ${errorText(cause)}. Run it again: what has been applied is left alone`
   return new SluiceError('UNREACHABLE', sentence, { cause })
 }
 

@@ -20,10 +20,10 @@ export class WorkerServices {
 
   constructor(shared: Shared, { control, sleepers }: WakeUps, pools: BatchPools, workerId: () => number) {
     const inTransaction: InOwnTransaction = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
-    const { report } = shared
+    const { alphabet, report } = shared
     const onReleased = (queue: string) => sleepers.notified(queue)
     this.reaper = new Reaper({ control, workerId, report })
-    this.schedules = new DueSchedules({ control, inTransaction, report })
+    this.schedules = new DueSchedules({ control, inTransaction, alphabet, report })
     this.holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
     this.#activity = new ActivityLog({ control, workerId, take: () => shared.meters.takeActivity(), report })
     this.#maintenance = maintenanceOf(shared, control, inTransaction, pools)

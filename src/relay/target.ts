@@ -1,4 +1,5 @@
 import { allWordsOf } from '../basics/all-words-of.ts'
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { describe } from '../errors.ts'
 import type { OutgoingMessage, Verdict } from './destination.ts'
 
@@ -58,6 +59,7 @@ export class Target {
     const known = this.#known.get(outgoing)
     if (known !== undefined) return known
     const made = target(outgoing)
+    ignoreRejection(made)
     this.#known.set(outgoing, made)
     return made
   }

@@ -6,6 +6,7 @@ import { decide, judgedAt, type Missed, type ScheduleDecision } from '../schedul
 import type { Times, Timing } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
 import { defineAgain, timingRefused } from '../schedules/timing-refused.ts'
+import type { Alphabet } from '../session/alphabet.ts'
 import {
   failSchedule,
   fireSchedule,
@@ -22,6 +23,8 @@ export interface SchedulesOptions {
   readonly control: Pick<Control, 'execute'>
   /** Enqueues, in a transaction of its own. */
   readonly inTransaction: <T>(work: (execute: Execute) => Promise<T>, answerMs?: number) => Promise<T>
+  /** The characters of the database. */
+  readonly alphabet: Alphabet
   readonly report: Report
 }
 
@@ -147,7 +150,8 @@ export class DueSchedules implements Service<number> {
   }
 
   async #plan(row: ScheduleRow, times: Times): Promise<0> {
-    const next = times.after(row.nowMs)
+    // Since it was defined or resumed, however long ago: what no worker has enqueued since then may be missed.
+    const next = times.after(row.nextMs)
     await this.#options.inTransaction((execute) => planSchedule(execute, row, next), ANSWER_MS)
     if (next !== null) this.due(next - row.nowMs)
     return 0
@@ -196,7 +200,13 @@ export class DueSchedules implements Service<number> {
     this.#options.report({ kind: 'schedule.failed', queue: row.queue, schedule: row.name, error, retryInMs })
     if (unclear || this.#stopped) return
     const text = errorText(error)
-    await this.#options.inTransaction((execute) => failSchedule(execute, row, text), ANSWER_MS).catch(() => undefined)
+    await this.#options.inTransaction((execute) => this.#keep(execute, row, text), ANSWER_MS).catch(() => undefined)
+  }
+
+  async #keep(execute: Execute, row: ScheduleRow, text: string): Promise<void> {
+    const { alphabet } = this.#options
+    await alphabet.learnUnknown(execute, [text])
+    await failSchedule(execute, row, alphabet.fit(text))
   }
 }
 

@@ -1,3 +1,4 @@
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { startTimer } from '../basics/start-timer.ts'
 import type { SluiceEvent } from './events.ts'
 import { lineOf } from './log-line.ts'
@@ -58,7 +59,7 @@ export class Lines {
 
   #put(level: keyof SluiceLog, text: string): void {
     try {
-      this.#log[level](`sluice: ${inOneLine(text)}`)
+      ignoreRejection(this.#log[level](`sluice: ${inOneLine(text)}`))
     } catch {
       // A log that fails must not disturb the queue.
     }

@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { BASE, ORIGIN, OWN_FORM, TestPage } from '../support/dashboard.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 
 const PATHS = [
   '/',
@@ -59,6 +60,14 @@ describe('a page', () => {
     expect(answer.status).toBe(500)
     expect(await answer.text()).not.toContain('10.0.0.7')
     expect(errors).toEqual([failure])
+  })
+
+  test.for([
+    ['throws', () => raise(new Error('no log'))],
+    ['is async, and rejects', () => Promise.reject(new Error('no log'))],
+  ] as const)('answers also if onError %s', async ([, onError], { sluice }) => {
+    const answer = await new TestPage(sluice, { authorize: () => raise(new Error('no session store')), onError }).send('/')
+    expect(answer.status).toBe(500)
   })
 
   test('may be kept by no one, framed by no one, and runs nothing inline', async ({ sluice }) => {

@@ -1,10 +1,12 @@
 import { afterAll, describe, expect, onTestFinished } from 'vitest'
 import { ack, deadLetter } from '../../src/message.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
+import { MemoryReceiver } from '../../src/testing/memory-receiver.ts'
 import { EventLog } from '../support/event-log.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** A character that the encoding has, and one that it lacks. SQL_ASCII looks at no byte, and so takes all. */
@@ -271,4 +273,26 @@ test('an owner that the encoding lacks is refused, and the transaction of the ca
   } finally {
     tx.release()
   }
+})
+
+test('a schedule that cannot be planned keeps why, escaped where the encoding lacks it', async () => {
+  const database = await databaseIn('LATIN1')
+  const sluice = startTestSluice(database)
+  await database.sql(`SELECT sluice.schedule('s', 'q', '{}', cron => 'whenever')`)
+  await sluice.start()
+  const error = await waitFor(async () => (await sluice.operate.schedules.get('s'))?.error, { what: 'the error' })
+  expect(error).toContain('received "whenever"')
+  expect(error).toContain('\\u{2014} caused by')
+})
+
+test('a received message that is dead keeps its payload and why, escaped where the encoding lacks it', async () => {
+  const database = await databaseIn('LATIN1')
+  const sluice = startTestSluice(database)
+  const from = new MemoryReceiver()
+  from.deliver({ id: 'a', payload: { text: 'grün' } })
+  const read = () => raise(new Error('not of ours', { cause: new Error('no tenant') }))
+  await sluice.inbox('q', { from, read }).runOnce({ wait: '50ms' })
+  expect(await database.sql('SELECT payload, reason FROM sluice.dead_letter')).toEqual([
+    { payload: { text: 'grün' }, reason: 'Error: not of ours \\u{2014} caused by Error: no tenant' },
+  ])
 })

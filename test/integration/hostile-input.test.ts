@@ -71,6 +71,37 @@ describe('what a handler throws', () => {
     },
   )
 
+  test.for(thrown)(
+    'may be what a retry policy and onError throw, which is written to a log: %s',
+    async ([, make, text], { database, queue }) => {
+      const lines: string[] = []
+      const write = (line: string) => void lines.push(line)
+      const sluice = startTestSluice(database, { log: { info: write, warn: write, error: write } })
+      const [id] = await put(sluice, queue, ['hostile', 'harmless'])
+      const failing = { retry: (_: number, error: unknown) => raise(error), onError: raise }
+      const pipeline = sluice.pipeline(queue, failing).handle(({ payload }) => {
+        if (payload === 'hostile') throw make()
+      })
+      await pipeline.runOnce()
+      expect(await left(database, queue)).toEqual([{ id, attempt: 1, error: text }])
+      for (const what of ['the retry policy failed', 'onError failed'])
+        expect(lines.filter((line) => line.includes(what))).toHaveLength(1)
+    },
+  )
+
+  test.for(thrown)('ends the pipeline that onError stops for it, and a log says so: %s', async ([, make], { database, queue }) => {
+    const lines: string[] = []
+    const write = (line: string) => void lines.push(line)
+    const sluice = startTestSluice(database, { log: { info: write, warn: write, error: write } })
+    await put(sluice, queue, ['hostile'])
+    const running = sluice
+      .pipeline(queue, { ...LATER, onError: () => 'stop' })
+      .handle(() => raise(make()))
+      .start()
+    await running.ended
+    expect(lines.filter((line) => line.includes('was stopped by onError'))).toHaveLength(1)
+  })
+
   test('an error of another Sluice, even STOPPED, is an error like any other', async ({ database, sluice, queue }) => {
     const other = createSluice({ connection: database.url })
     await other.stop()

@@ -145,6 +145,20 @@ describe.skipIf(WITHOUT_CURL)('authorize', () => {
     ])
   })
 
+  test('that throws what cannot be read is answered with 500 too, and a log says so', async ({ database, queue }) => {
+    const lines: string[] = []
+    const write = (line: string) => void lines.push(line)
+    const sluice = startTestSluice(database, { log: { info: write, warn: write, error: write } })
+    const authorize = () => {
+      throw revoked()
+    }
+    const { status } = await createHttpHandler(sluice, { authorize })(
+      new Request(`https://example.com/queues/${queue}`),
+    )
+    expect(status).toBe(500)
+    expect(lines).toEqual([expect.stringContaining(`GET /queues/${queue} was answered with 500`)])
+  })
+
   test('that throws an error of Sluice is answered with 500 too', async ({ sluice, queue }) => {
     const authorize = async () => {
       await sluice.operate.queues.list({ queue: 'no name' })
@@ -167,3 +181,9 @@ describe.skipIf(WITHOUT_CURL)('authorize', () => {
     )
   })
 })
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  return proxy
+}

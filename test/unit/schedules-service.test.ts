@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { DueSchedules } from '../../src/services/due-schedules.ts'
+import { Alphabet } from '../../src/session/alphabet.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
@@ -15,6 +16,7 @@ describe('the service of schedules', () => {
     service = new DueSchedules({
       control: { execute: server.execute },
       inTransaction: (work) => work(server.execute),
+      alphabet: new Alphabet(),
       report: (event) => void reported.push(event),
     })
     service.start()
@@ -60,6 +62,19 @@ describe('the service of schedules', () => {
     await vi.advanceTimersByTimeAsync(9_499)
     expect(server.asked).toHaveLength(2)
     await vi.advanceTimersByTimeAsync(1)
+    expect((await server.next()).statement).toBe('sluice_schedules_next')
+  })
+
+  test('computes the next occurrence from when a schedule was resumed, however late it looks', async () => {
+    service.due(0)
+    await vi.advanceTimersByTimeAsync(0)
+    const looked = await server.next()
+    looked.answer([{ ...ROW, planned: false, next_us: '1000000000500000', now_us: '1000000095500000' }])
+    const planned = await server.next()
+    expect(planned.statement).toBe('sluice_schedule_plan')
+    expect(planned.params).toEqual(['tick', '7', iso(1_000_010_000)])
+    planned.answer([])
+    for (let tick = 0; tick < 3; tick += 1) await vi.advanceTimersByTimeAsync(0)
     expect((await server.next()).statement).toBe('sluice_schedules_next')
   })
 

@@ -73,6 +73,29 @@ describe('a subscriber of events that throws', () => {
   })
 })
 
+test('a log that fails later disturbs nobody', async () => {
+  const later = async () => fail()
+  const { report } = createTelemetry({ info: later, warn: later, error: later }, 'web-1')
+  report({ ...EVENT, error: new Error('no schema') })
+  await nothingUnhandled()
+})
+
+test.for([
+  ['whose message throws', Object.defineProperty(new Error(), 'message', { get: () => fail() })],
+  ['whose message is no text', Object.assign(new Error(), { message: Object.create(null) as unknown })],
+  ['whose cause throws', Object.defineProperty(new Error(), 'cause', { get: () => fail() })],
+  ['whose cause is a proxy that throws', new Error('odd', { cause: new Proxy({}, { has: () => fail() }) })],
+] as const)('an error %s is told to subscribers and to the log', ([, error]) => {
+  const lines: string[] = []
+  const write = (line: string) => void lines.push(line)
+  const { events, report } = createTelemetry({ info: write, warn: write, error: write }, 'web-1')
+  const told: SluiceEvent[] = []
+  events.subscribe((event) => told.push(event))
+  report({ ...EVENT, error })
+  expect(told).toHaveLength(1)
+  expect(lines).toEqual(['sluice: q: the pipeline could not start: an error that cannot be read'])
+})
+
 function fail(): never {
   throw new Error('failed')
 }

@@ -60,7 +60,7 @@ export function resolveOptions(options: DashboardOptions): Resolved {
     throw wrong('mask', 'true, or a list of names', mask)
   }
   if (typeof onError !== 'function') throw wrong('onError', 'a function', onError)
-  return { authorize, basePath, readOnly, mask, origin: originOf(origin), onError }
+  return { authorize, basePath, readOnly, mask, origin: originOf(origin), onError: harmless(onError) }
 }
 
 const NAMES = ['authorize', 'basePath', 'readOnly', 'mask', 'origin', 'onError']
@@ -82,6 +82,18 @@ function originOf(origin: unknown): string | undefined {
 function wrong(name: string, wanted: string, received: unknown): TypeError {
   const what = typeof received === 'string' ? JSON.stringify(received) : String(received)
   return new TypeError(`dashboard.${name}: expected ${wanted}, received ${what}`)
+}
+
+/** What it throws, now or later, changes no answer. */
+function harmless(onError: Resolved['onError']): Resolved['onError'] {
+  return (error, request) => {
+    try {
+      const answer: unknown = onError(error, request)
+      if (answer instanceof Promise) answer.catch(() => undefined)
+    } catch {
+      // The answer says that something has failed.
+    }
+  }
 }
 
 function writeLine(error: unknown, { method, url }: Request): void {
