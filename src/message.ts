@@ -1,5 +1,5 @@
-import { checkKeys } from './basics/check-keys.ts'
-import { type Duration, toMs, toMsWithin } from './basics/duration.ts'
+import { checkKeys } from './basics/checks/check-keys.ts'
+import { type Duration, toMs, toMsWithin } from './basics/time/duration.ts'
 import { errorText, expected } from './errors.ts'
 
 /** The states of a message, derived from its row and never stored. `dead` messages are in another table. */

@@ -1,4 +1,4 @@
-import type { Duration } from './basics/duration.ts'
+import type { Duration } from './basics/time/duration.ts'
 import { errorText } from './errors.ts'
 import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from './message.ts'
 

@@ -1,4 +1,4 @@
-import type { Duration } from './basics/duration.ts'
+import type { Duration } from './basics/time/duration.ts'
 import type { RetryOptions } from './retry-policy.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { definedName } from './basics/defined-name.ts'
-import { pathText } from './basics/path-text.ts'
+import { definedName } from './basics/checks/defined-name.ts'
+import { pathText } from './basics/words/path-text.ts'
 import { describe, expected, SluiceError } from './errors.ts'
 
 /** The definition of one queue. */

@@ -1,4 +1,4 @@
-import { didYouMean, meantBy } from './basics/check-keys.ts'
+import { didYouMean, meantBy } from './basics/checks/check-keys.ts'
 import { expected, SluiceError } from './errors.ts'
 import type { BatchHandler, Handler, HandlerKind } from './handle/handler.ts'
 import type { InboxOptions } from './inbox/options.ts'

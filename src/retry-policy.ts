@@ -1,5 +1,5 @@
-import { checkKeys } from './basics/check-keys.ts'
-import { type Duration, toMs } from './basics/duration.ts'
+import { checkKeys } from './basics/checks/check-keys.ts'
+import { type Duration, toMs } from './basics/time/duration.ts'
 import { expected } from './errors.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { definedName } from './basics/defined-name.ts'
+import { definedName } from './basics/checks/defined-name.ts'
 import { expected } from './errors.ts'
 import { checkQueueName, type QueueDefinition, type QueueDefinitions } from './queues.ts'
 

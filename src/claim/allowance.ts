@@ -1,4 +1,4 @@
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import { leasePermits, lockPermits, lockShares, type Prepared, returnTokens, type Turn } from '../table/limit/limits.ts'

@@ -1,4 +1,4 @@
-import { LARGEST_INTEGER } from '../basics/options.ts'
+import { LARGEST_INTEGER } from '../basics/checks/options.ts'
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import type { Evidence, LostTry } from '../table/worker/evidence.ts'

@@ -1,4 +1,4 @@
-import { Backoff } from '../basics/backoff.ts'
+import { Backoff } from '../basics/time/backoff.ts'
 import type { Control } from '../connection/control.ts'
 import type { Settings } from '../settings/settings.ts'
 import { scanQueue } from '../table/claim/queue-scan.ts'

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { wordsOf } from '../basics/words-of.ts'
+import { wordsOf } from '../basics/errors/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
 /** Where to find the connection string: the command's options, and the environment. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { checkNode } from '../basics/node-version.ts'
+import { checkNode } from '../basics/checks/node-version.ts'
 import { createProgram } from './program.ts'
 import { reportError } from './report-error.ts'
 

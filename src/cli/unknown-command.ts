@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { nearest } from '../basics/nearest.ts'
+import { nearest } from '../basics/words/nearest.ts'
 
 /**
  * Makes each group of commands, such as `sluice message`, say what may have been meant by a command that it lacks: one with a name like

@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /**
  * Ends a connection: says goodbye, and destroys the socket if the other side does not answer. pg itself would wait

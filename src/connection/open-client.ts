@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { noteLogin } from '../basics/login-of.ts'
+import { noteLogin } from '../basics/errors/login-of.ts'
 import { queryAsText } from '../session/own-parsers.ts'
 import { Session } from '../session/session.ts'
 import { nameOf } from '../session/statement-names.ts'

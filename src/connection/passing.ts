@@ -1,6 +1,6 @@
 import pg from 'pg'
-import { isRefusedByDriver } from '../basics/refused-by-driver.ts'
-import { stateSays } from '../basics/sql-state.ts'
+import { isRefusedByDriver } from '../basics/errors/refused-by-driver.ts'
+import { stateSays } from '../basics/errors/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { Backoff } from '../basics/backoff.ts'
-import { pause } from '../basics/pause.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { pause } from '../basics/time/pause.ts'
 import { stopped, toError } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
 import { mayPass } from './passing.ts'

@@ -1,6 +1,6 @@
-import { loginOf } from '../basics/login-of.ts'
-import { codeOf, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
-import { wordsOf } from '../basics/words-of.ts'
+import { loginOf } from '../basics/errors/login-of.ts'
+import { codeOf, INSUFFICIENT_PRIVILEGE } from '../basics/errors/sql-state.ts'
+import { wordsOf } from '../basics/errors/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
 /** The error of a worker, or, if its login lacks privileges, one that says what to grant. */

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import { bytesReadOf } from '../session/bytes-read.ts'
 import { type ServerWork, workOf } from '../table/worker/server-process.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'

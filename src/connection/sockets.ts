@@ -1,7 +1,7 @@
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 
 /**
  * The sockets of a pool. A pool that ends waits for the connections that are borrowed or being opened, and not for the

@@ -1,5 +1,5 @@
-import { codeOf } from '../basics/sql-state.ts'
-import { wordsOf } from '../basics/words-of.ts'
+import { codeOf } from '../basics/errors/sql-state.ts'
+import { wordsOf } from '../basics/errors/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { Backoff } from '../basics/backoff.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /**
  * Batches that a claim may have leased although its answer never came, or was an error: the server still runs the

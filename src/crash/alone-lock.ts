@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /**
  * A lock that the rounds of a process share, or that one of them has alone. If a process dies with two messages in flight,

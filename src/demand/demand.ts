@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import { STOP_MS, within } from '../basics/within.ts'
+import { STOP_MS, within } from '../basics/time/within.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { QueuePause } from '../table/settings/queue-settings.ts'

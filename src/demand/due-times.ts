@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /**
  * The due times of messages that this process retries. It settled them, so it knows the times before any poll. Without

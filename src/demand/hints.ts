@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { Backoff } from '../basics/backoff.ts'
-import { pause } from '../basics/pause.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { pause } from '../basics/time/pause.ts'
 import { isSluiceError } from '../errors.ts'
 import type { Hints } from './hints.ts'
 import { CLAIM, type Next, type Round, type RoundDemand } from './round.ts'

@@ -1,4 +1,4 @@
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 
 /** Lets claims leave one after another, with a least time between two of them. */
 export class Throttle {

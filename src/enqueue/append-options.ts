@@ -1,4 +1,4 @@
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import type { Headers } from '../message.ts'
 import { DEFAULTS, type RowLabels } from '../table/enqueue/insert-row.ts'
 import { readLabels } from './labels.ts'

@@ -1,4 +1,4 @@
-import { siteOf } from '../basics/call-site.ts'
+import { siteOf } from '../basics/errors/call-site.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { checkStreamName, type StreamDefinitions } from '../streams.ts'
 import { appendEvent, appendEvents, type EventRow } from '../table/stream/append.ts'

@@ -1,4 +1,4 @@
-import { type Site, siteOf, stackedAt } from '../basics/call-site.ts'
+import { type Site, siteOf, stackedAt } from '../basics/errors/call-site.ts'
 import { isSluiceError } from '../errors.ts'
 
 /** A call of the application that sends something in its transaction. */

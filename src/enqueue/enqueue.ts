@@ -1,4 +1,4 @@
-import { siteOf } from '../basics/call-site.ts'
+import { siteOf } from '../basics/errors/call-site.ts'
 import { SluiceError } from '../errors.ts'
 import type { Dedupe, DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import { checkQueueName } from '../queues.ts'

@@ -1,4 +1,4 @@
-import { pathText } from '../basics/path-text.ts'
+import { pathText } from '../basics/words/path-text.ts'
 import { describe, type ErrorCode, SluiceError } from '../errors.ts'
 
 /** Deeper nesting is a mistake, and the server's parser fails a little later (max_stack_depth). */

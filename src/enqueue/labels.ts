@@ -1,4 +1,4 @@
-import { integer, LARGEST_INTEGER, storable } from '../basics/options.ts'
+import { integer, LARGEST_INTEGER, storable } from '../basics/checks/options.ts'
 import { expected } from '../errors.ts'
 import { DEFAULTS, type RowLabels } from '../table/enqueue/insert-row.ts'
 import { encodeJson } from './json.ts'

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { isPromise } from '../basics/is-promise.ts'
+import { isPromise } from '../basics/promises/is-promise.ts'
 import { SluiceError } from '../errors.ts'
 import { fitting, type QueueDefinition } from '../queues.ts'
 import { encodeJson } from './json.ts'

@@ -1,4 +1,4 @@
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { given } from '../basics/given.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'

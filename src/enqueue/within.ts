@@ -3,8 +3,8 @@ import {
   IN_FAILED_TRANSACTION,
   INSUFFICIENT_PRIVILEGE,
   SCHEMA_OR_TABLE_MISSING,
-} from '../basics/sql-state.ts'
-import { wordsOf } from '../basics/words-of.ts'
+} from '../basics/errors/sql-state.ts'
+import { wordsOf } from '../basics/errors/words-of.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { schemaMissing } from '../table/schema-missing.ts'

@@ -1,4 +1,4 @@
-import { isPromise } from '../basics/is-promise.ts'
+import { isPromise } from '../basics/promises/is-promise.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'

@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import { Deadline, type Stopped } from './deadline.ts'
 import type { LateSubject } from './handler-timeout.ts'
 

@@ -1,4 +1,4 @@
-import { isPromise } from '../basics/is-promise.ts'
+import { isPromise } from '../basics/promises/is-promise.ts'
 import { errorText } from '../errors.ts'
 
 /**

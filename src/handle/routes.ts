@@ -1,4 +1,4 @@
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
 import { checkFunction, type HandlerContext } from './handler.ts'

@@ -1,6 +1,6 @@
 import { type OutputUnit, Validator } from '@cfworker/json-schema'
-import { checkKeys } from '../basics/check-keys.ts'
-import { pathText } from '../basics/path-text.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { pathText } from '../basics/words/path-text.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
 

@@ -1,4 +1,4 @@
-import { toMsWithin } from '../basics/duration.ts'
+import { toMsWithin } from '../basics/time/duration.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
 
 // Parts of several bodies and answers.

@@ -1,5 +1,5 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../basics/options.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { integer } from '../basics/checks/options.ts'
 import { expected, toError } from '../errors.ts'
 import { internalsOf } from '../process/internals.ts'
 import type { Sluice } from '../sluice.ts'

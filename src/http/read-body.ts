@@ -1,4 +1,4 @@
-import { exactJson } from '../basics/exact-json.ts'
+import { exactJson } from '../basics/checks/exact-json.ts'
 import { SluiceError } from '../errors.ts'
 import { Problem } from './problem.ts'
 

@@ -1,4 +1,4 @@
-import { attempted } from '../basics/attempted.ts'
+import { attempted } from '../basics/errors/attempted.ts'
 import { encodeJson } from '../enqueue/json.ts'
 import { headersOf } from '../enqueue/labels.ts'
 import { SluiceError } from '../errors.ts'

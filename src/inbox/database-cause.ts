@@ -1,6 +1,6 @@
-import { isRefusedByDriver } from '../basics/refused-by-driver.ts'
-import { codeOf, stateSays } from '../basics/sql-state.ts'
-import { errorsIn, type UnavailableCause, unavailableCause } from '../basics/unavailable-cause.ts'
+import { isRefusedByDriver } from '../basics/errors/refused-by-driver.ts'
+import { codeOf, stateSays } from '../basics/errors/sql-state.ts'
+import { errorsIn, type UnavailableCause, unavailableCause } from '../basics/errors/unavailable-cause.ts'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 
 /**

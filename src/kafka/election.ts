@@ -1,5 +1,5 @@
 import { findErrorBy, NetworkError } from '@platformatic/kafka'
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { KafkaClient } from './kafka-options.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { ClusterMetadata } from '@platformatic/kafka'
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
 import { toError } from '../errors.ts'
 import { Election } from './election.ts'
 import type { KafkaClient } from './kafka-options.ts'

@@ -1,5 +1,5 @@
 import { type CommitOptionsPartition, findErrorBy } from '@platformatic/kafka'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import { toError } from '../errors.ts'
 import { Assignment } from './assignment.ts'
 import { Election } from './election.ts'

@@ -1,6 +1,6 @@
 import type { Consumer, ProducerOptions } from '@platformatic/kafka'
-import { addressesOf } from '../basics/addresses.ts'
-import { checkKeys } from '../basics/check-keys.ts'
+import { addressesOf } from '../basics/checks/addresses.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { OutgoingMessage } from '../relay/destination.ts'
 import { wrongTopic } from './record.ts'

@@ -1,5 +1,5 @@
 import { ProduceAcks, type Producer } from '@platformatic/kafka'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { Target } from '../relay/target.ts'
 import type { KafkaPlan } from './kafka-options.ts'

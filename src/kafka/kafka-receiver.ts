@@ -1,6 +1,6 @@
 import { NetworkError } from '@platformatic/kafka'
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import type { Assignment } from './assignment.ts'
 import { Election } from './election.ts'

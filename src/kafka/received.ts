@@ -1,4 +1,4 @@
-import { attempted } from '../basics/attempted.ts'
+import { attempted } from '../basics/errors/attempted.ts'
 import type { ReceivedMessage } from '../inbox/receiver.ts'
 import type { FetchedRecord } from './fetched.ts'
 

@@ -1,6 +1,6 @@
 import type pg from 'pg'
-import { connectionOf } from '../basics/connection-of.ts'
-import { hasSqlState, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE } from '../basics/sql-state.ts'
+import { connectionOf } from '../basics/checks/connection-of.ts'
+import { hasSqlState, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE } from '../basics/errors/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 import {
   type BlockingSession,

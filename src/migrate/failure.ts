@@ -1,6 +1,6 @@
 import type { LogEvent } from 'kysely'
 import { DatabaseError } from 'pg'
-import { INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { INSUFFICIENT_PRIVILEGE } from '../basics/errors/sql-state.ts'
 import { errorText, SluiceError } from '../errors.ts'
 import type { MigrationRights } from '../table/schema.ts'
 import { grantFor } from './grant-for.ts'

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { connectionOf } from '../basics/connection-of.ts'
+import { connectionOf } from '../basics/checks/connection-of.ts'
 import { recordMigrationSql, withPinnedSearchPath } from '../table/schema.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { MigrateResult } from './migrator.ts'

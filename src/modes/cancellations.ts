@@ -1,4 +1,4 @@
-import { Coalesced } from '../basics/coalesced.ts'
+import { Coalesced } from '../basics/promises/coalesced.ts'
 import type { CancelRequest } from '../table/worker/cancel-requests.ts'
 
 /**

@@ -1,4 +1,4 @@
-import type { Gate } from '../basics/gate.ts'
+import type { Gate } from '../basics/promises/gate.ts'
 import type { Use } from '../connection/seats.ts'
 import type { InHand } from '../crash/in-hand.ts'
 import type { HandlerRuntime } from '../handle/consumption.ts'

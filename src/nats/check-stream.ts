@@ -1,5 +1,5 @@
 import { JetStreamApiError, type JetStreamClient } from '@nats-io/jetstream'
-import { withAdvice } from '../basics/sentences.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { SluiceError } from '../errors.ts'
 import { NO_STREAM } from './remedy.ts'
 

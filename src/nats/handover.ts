@@ -1,5 +1,5 @@
 import type { Consumer, ConsumerInfo } from '@nats-io/jetstream'
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 
 /** How long the server keeps a request for a message. */
 export const REQUEST_MS = 5_000

@@ -1,6 +1,6 @@
 import { JetStreamApiError } from '@nats-io/jetstream'
 import { InvalidSubjectError, type Msg, PermissionViolationError } from '@nats-io/transport-node'
-import { allWordsOf } from '../basics/all-words-of.ts'
+import { allWordsOf } from '../basics/errors/all-words-of.ts'
 import type { OutgoingMessage, Verdict } from '../relay/destination.ts'
 import type { Target } from '../relay/target.ts'
 import { unavailable } from '../relay/unavailable.ts'

@@ -1,7 +1,7 @@
 import { jetstream } from '@nats-io/jetstream'
 import type { NatsConnection } from '@nats-io/transport-node'
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination, DestinationConnection } from '../relay/destination.ts'
 import { percentEncoded } from '../relay/percent-encoded.ts'

@@ -5,7 +5,7 @@ import {
   PermissionViolationError,
   UserAuthenticationExpiredError,
 } from '@nats-io/transport-node'
-import { withAdvice } from '../basics/sentences.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { SluiceError } from '../errors.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { integerWithin, storable } from '../basics/options.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { integerWithin, storable } from '../basics/checks/options.ts'
 import { labelOf, typeOf } from '../enqueue/labels.ts'
 import { expected } from '../errors.ts'
 import type { EndpointParams } from '../table/endpoint/define-endpoint.ts'

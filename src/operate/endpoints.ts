@@ -1,5 +1,5 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { checkText } from '../enqueue/alphabet-check.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { OUTBOUND_OPTIONS, type OutboundOptions, resolveOutbound } from '../outbound/options.ts'

@@ -1,4 +1,4 @@
-import { type QueueBacklog, readBacklogs } from '../table/operate/backlogs.ts'
+import { type QueueBacklog, readBacklogs } from '../table/operate/queues/backlogs.ts'
 import { type InboxStatus, type RelayStatus, readInboxes, readRelays } from '../table/operate/peer-status.ts'
 import { type GroupStatus, readGroups } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'

@@ -1,6 +1,6 @@
-import { checkId } from '../basics/check-id.ts'
-import { checkKeys } from '../basics/check-keys.ts'
-import { dateOf, integer, storable } from '../basics/options.ts'
+import { checkId } from '../basics/checks/check-id.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { dateOf, integer, storable } from '../basics/checks/options.ts'
 import { expected } from '../errors.ts'
 import type { TimeCursor } from '../table/operate/time-cursor.ts'
 

@@ -1,6 +1,6 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../basics/options.ts'
-import { hasSqlState } from '../basics/sql-state.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { integer } from '../basics/checks/options.ts'
+import { hasSqlState } from '../basics/errors/sql-state.ts'
 import { checkAlphabet } from '../enqueue/alphabet-check.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import type { MessageRules } from '../enqueue/read-message.ts'
@@ -12,7 +12,7 @@ import { timesOf } from '../schedules/times-of.ts'
 import { defineAgain, timingRefused } from '../schedules/timing-refused.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { type Explanation, explainSchedule } from '../table/operate/explanations.ts'
-import { readClockUs } from '../table/operate/instants.ts'
+import { readClockUs } from '../table/dates.ts'
 import { readSchedules, type ScheduleStatus } from '../table/operate/schedule-status.ts'
 import {
   defineSchedule,

@@ -1,4 +1,4 @@
-import { isPromise } from '../basics/is-promise.ts'
+import { isPromise } from '../basics/promises/is-promise.ts'
 import { toError } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
 

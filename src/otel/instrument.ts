@@ -1,5 +1,5 @@
 import { type MeterProvider, metrics, type Tracer, type TracerProvider, trace } from '@opentelemetry/api'
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { VERSION } from '../basics/version.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { internalsOf } from '../process/internals.ts'

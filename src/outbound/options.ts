@@ -1,6 +1,6 @@
 import type { Agent } from 'node:http'
-import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 import { isNetwork } from './addresses.ts'
 import type { WallPlan } from './wall.ts'

@@ -1,7 +1,7 @@
 import http from 'node:http'
 import https from 'node:https'
 import type { Socket } from 'node:net'
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { OutboundPlan } from './options.ts'
 import { resolveBy } from './resolve.ts'
 import { type Resolve, Wall } from './wall.ts'

@@ -1,4 +1,4 @@
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
 import { expected, toError } from '../errors.ts'
 import type { Message } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'

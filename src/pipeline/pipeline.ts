@@ -1,5 +1,5 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import type { Demand } from '../demand/demand.ts'
 import { SluiceError } from '../errors.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'

@@ -1,4 +1,4 @@
-import type { Duration } from '../basics/duration.ts'
+import type { Duration } from '../basics/time/duration.ts'
 import type { Message } from '../message.ts'
 import type { RetryOptions, RetryPolicy } from '../retry-policy.ts'
 import type { StreamGroup } from '../streams.ts'

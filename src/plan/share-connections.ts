@@ -1,4 +1,4 @@
-import { counted } from '../basics/sentences.ts'
+import { counted } from '../basics/words/sentences.ts'
 import type { Shares } from '../connection/seats.ts'
 import { SluiceError } from '../errors.ts'
 import { MOST_TRANSACTIONS, type Mode } from './options.ts'

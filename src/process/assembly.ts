@@ -1,5 +1,5 @@
-import { LONGEST_TIMER_MS, startTimer } from '../basics/start-timer.ts'
-import { STOP_MS } from '../basics/within.ts'
+import { LONGEST_TIMER_MS, startTimer } from '../basics/time/start-timer.ts'
+import { STOP_MS } from '../basics/time/within.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Alphabet } from '../session/alphabet.ts'
 import { Meters } from '../statistics/meters.ts'

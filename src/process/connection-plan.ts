@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import { Seats } from '../connection/seats.ts'
 import { type Sharing, shareConnections, type Wanted } from '../plan/share-connections.ts'
 import type { Report } from '../telemetry/events.ts'

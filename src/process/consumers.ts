@@ -1,6 +1,6 @@
 import type { Observable } from 'rxjs'
-import type { Duration } from '../basics/duration.ts'
-import { within } from '../basics/within.ts'
+import type { Duration } from '../basics/time/duration.ts'
+import { within } from '../basics/time/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'

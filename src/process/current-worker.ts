@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { BatchPools } from './batch-pools.ts'
 import type { Pulse } from './health.ts'
 import type { Shared } from './shared.ts'

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { Gate } from '../basics/gate.ts'
+import { Gate } from '../basics/promises/gate.ts'
 import { VERSION } from '../basics/version.ts'
 import { Patience } from '../connection/patience.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'

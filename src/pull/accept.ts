@@ -1,4 +1,4 @@
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
 import { fittedPayload } from '../handle/admit.ts'

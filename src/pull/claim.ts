@@ -1,4 +1,4 @@
-import type { Duration } from '../basics/duration.ts'
+import type { Duration } from '../basics/time/duration.ts'
 import { ack, type Message, type Outcome } from '../message.ts'
 import type { RefusalReason } from '../table/pull/settle-claim.ts'
 

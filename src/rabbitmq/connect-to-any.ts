@@ -1,5 +1,5 @@
 import { type ChannelModel, connect, type SocketOptions } from 'amqplib'
-import type { Closable } from '../basics/opened.ts'
+import type { Closable } from '../basics/promises/opened.ts'
 import { anyServer } from '../relay/any-server.ts'
 import { withRemedyOfLogin } from './remedy.ts'
 

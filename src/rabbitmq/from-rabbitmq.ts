@@ -1,6 +1,6 @@
 import type { SocketOptions } from 'amqplib'
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 import { RabbitmqReceiver } from './rabbitmq-receiver.ts'

@@ -1,5 +1,5 @@
 import type { Channel, ConsumeMessage } from 'amqplib'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { receivedOf } from './received.ts'

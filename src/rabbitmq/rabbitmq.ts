@@ -1,5 +1,5 @@
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Destination } from '../relay/destination.ts'
 import { RabbitmqDestination } from './rabbitmq-destination.ts'

@@ -1,4 +1,4 @@
-import { addressesOf } from '../basics/addresses.ts'
+import { addressesOf } from '../basics/checks/addresses.ts'
 
 /** @throws SluiceError OPTION_INVALID */
 export function serversOf(what: string, servers: unknown, remedy: string): readonly string[] {

@@ -1,6 +1,6 @@
 import { type RedisOptions as ClientOptions, Redis } from 'ioredis'
-import { NOT_IN_TIME } from '../basics/opened.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { NOT_IN_TIME } from '../basics/promises/opened.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import { expected, isSluiceError } from '../errors.ts'
 import { notConnected } from '../relay/any-server.ts'
 import { withRemedy } from './remedy.ts'

@@ -1,6 +1,6 @@
 import type { RedisOptions as ClientOptions } from 'ioredis'
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { expected } from '../errors.ts'
 import type { Receiver } from '../inbox/receiver.ts'
 import { type FixedOption, openClient, resolveServer } from './connect.ts'

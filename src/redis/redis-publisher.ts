@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import { type DestinationConnection, NO_CONFIRM, type OutgoingMessage, type Verdict } from '../relay/destination.ts'
 import { Target } from '../relay/target.ts'
 import { unavailable } from '../relay/unavailable.ts'

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import type { ReceivedMessage, ReceiverConnection } from '../inbox/receiver.ts'
 import { Unacked } from '../inbox/unacked.ts'
 import { entriesIn, listOf, receivedOf, type StreamEntry } from './entry.ts'

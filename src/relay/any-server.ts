@@ -1,6 +1,6 @@
-import { allWordsOf } from '../basics/all-words-of.ts'
-import { type Closable, closed, NOT_IN_TIME } from '../basics/opened.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { allWordsOf } from '../basics/errors/all-words-of.ts'
+import { type Closable, closed, NOT_IN_TIME } from '../basics/promises/opened.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 
 /** How to connect to one of several servers. */
 interface Way<T> {

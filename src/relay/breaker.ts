@@ -1,4 +1,4 @@
-import { Backoff } from '../basics/backoff.ts'
+import { Backoff } from '../basics/time/backoff.ts'
 import type { BreakerPlan } from './options.ts'
 
 /** Whether a destination is out of reach, since when, and when it is tried again. */

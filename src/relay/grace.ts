@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /** How long an adapter may take to see that the time of its batch is up. */
 export class Grace {

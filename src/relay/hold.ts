@@ -1,4 +1,4 @@
-import { Backoff } from '../basics/backoff.ts'
+import { Backoff } from '../basics/time/backoff.ts'
 
 /**
  * For how long a batch with some answers keeps its messages without one, which would be published again at once: 10 ms, then twice

@@ -1,4 +1,4 @@
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import type { OutgoingMessage, Verdict } from './destination.ts'
 
 /** Sends a message. `answered` gets its verdict, once, now or later. */

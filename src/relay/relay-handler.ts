@@ -1,5 +1,5 @@
-import { pause } from '../basics/pause.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { pause } from '../basics/time/pause.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import { errorText } from '../errors.ts'
 import { RELEASE, type Release } from '../handle/release.ts'
 import type { Message, Outcome } from '../message.ts'

@@ -1,4 +1,4 @@
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { RunnablePipeline } from '../pipeline/pipeline.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { checkQueueName } from '../queues.ts'

@@ -1,5 +1,5 @@
-import { allWordsOf } from '../basics/all-words-of.ts'
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { allWordsOf } from '../basics/errors/all-words-of.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
 import { describe } from '../errors.ts'
 import type { OutgoingMessage, Verdict } from './destination.ts'
 

@@ -1,5 +1,5 @@
-import { allWordsOf } from '../basics/all-words-of.ts'
-import { unavailableCause } from '../basics/unavailable-cause.ts'
+import { allWordsOf } from '../basics/errors/all-words-of.ts'
+import { unavailableCause } from '../basics/errors/unavailable-cause.ts'
 import type { Verdict } from './destination.ts'
 
 /** The verdict where an error says nothing about the message, but why the destination is of no use. */

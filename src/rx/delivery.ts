@@ -1,4 +1,4 @@
-import type { Duration } from '../basics/duration.ts'
+import type { Duration } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 import type { HandlerKind, LeasedContext, MessageByKind } from '../handle/handler.ts'
 import { toOutcome } from '../handle/to-outcome.ts'

@@ -7,9 +7,9 @@ import {
   type Subscription,
   takeUntil,
 } from 'rxjs'
-import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
-import { integerWithin } from '../basics/options.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
+import { integerWithin } from '../basics/checks/options.ts'
 
 /** How `groupWithin` groups. */
 export interface GroupOptions {

@@ -1,6 +1,6 @@
 import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } from 'rxjs'
-import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../basics/options.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { integer } from '../basics/checks/options.ts'
 import { checkFunction, type HandlerKind, type LeasedContext, type MessageByKind } from '../handle/handler.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import type { Outcome } from '../message.ts'

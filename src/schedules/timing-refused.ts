@@ -1,4 +1,4 @@
-import { withAdvice } from '../basics/sentences.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Timing } from './times.ts'
 

@@ -1,4 +1,4 @@
-import { codeOf } from '../basics/sql-state.ts'
+import { codeOf } from '../basics/errors/sql-state.ts'
 import type { Control } from '../connection/control.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { toError } from '../errors.ts'

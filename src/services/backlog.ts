@@ -1,6 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import type { BacklogPlan } from '../plan/backlog.ts'
-import { readBacklog } from '../table/operate/backlog.ts'
+import { readBacklog } from '../table/worker/backlog.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Interval, type Service } from './service.ts'
 

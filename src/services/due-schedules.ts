@@ -1,5 +1,5 @@
-import { Backoff } from '../basics/backoff.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { errorText, isSluiceError, toError } from '../errors.ts'
 import { decide, judgedAt, type Missed, type ScheduleDecision } from '../schedules/decide.ts'

@@ -1,7 +1,7 @@
-import { Backoff } from '../basics/backoff.ts'
-import { pause } from '../basics/pause.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { Control } from '../connection/control.ts'
-import { readOrphanedHolds, releaseHolds } from '../table/operate/release-holds.ts'
+import { readOrphanedHolds, releaseHolds } from '../table/worker/release-holds.ts'
 import { Interval, type Service } from './service.ts'
 
 export interface HoldReleaseOptions {

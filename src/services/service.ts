@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /** Work that a worker process does in the background. Any number of processes may do the same work side by side. */
 export interface Service<Result = unknown> {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { hasSqlState } from '../basics/sql-state.ts'
+import { hasSqlState } from '../basics/errors/sql-state.ts'
 import type { Statement } from '../table/statement.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
 import { FALLBACK_RETRY_MS, type RetryPolicy } from '../retry-policy.ts'
 
 /** In how many milliseconds a policy has a message tried again; `failed` hears of one that throws, or returns no such time. */

@@ -1,4 +1,4 @@
-import { Coalesced } from '../basics/coalesced.ts'
+import { Coalesced } from '../basics/promises/coalesced.ts'
 import { NO_SETTINGS, type SettingsInForce } from '../table/settings/queue-settings.ts'
 import { type AllSettings, readSettings } from '../table/settings/read-settings.ts'
 import type { Execute } from '../table/statement.ts'

@@ -1,4 +1,4 @@
-import { stackOf } from '../basics/stack-of.ts'
+import { stackOf } from '../basics/errors/stack-of.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { shownIdOf } from '../claim/handed-message.ts'
 import type { Outcome } from '../message.ts'

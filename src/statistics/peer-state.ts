@@ -1,4 +1,4 @@
-import type { UnavailableCause } from '../basics/unavailable-cause.ts'
+import type { UnavailableCause } from '../basics/errors/unavailable-cause.ts'
 
 /** Whether what a relay publishes to, or what an inbox needs, is within reach. */
 export interface PeerState {

@@ -1,4 +1,4 @@
-import { type Login, loginOf } from '../basics/login-of.ts'
+import { type Login, loginOf } from '../basics/errors/login-of.ts'
 import { SluiceError } from '../errors.ts'
 import { type Execute, numberOf, only, statement, textOf, textOrNull } from './statement.ts'
 

@@ -1,5 +1,5 @@
-import { separated } from '../basics/words.ts'
-import { dateOf, dateOrNull, durationOrNull, microseconds } from './operate/instants.ts'
+import { separated } from '../basics/words/words.ts'
+import { dateOf, dateOrNull, durationOrNull, microseconds } from './dates.ts'
 import { booleanOf, numberOf, numberOrNull, type Row, textOf, textOrNull, textsOf } from './statement.ts'
 
 /** How one property is selected, and read. Its name in SQL is that of the property: `lastError` is `last_error`. */

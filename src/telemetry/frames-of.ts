@@ -1,4 +1,4 @@
-import { stackOf } from '../basics/stack-of.ts'
+import { stackOf } from '../basics/errors/stack-of.ts'
 
 /**
  * ' (at charge (/app/pay.ts:12:5), at /app/main.ts:3:1)', the first frames of the stack. Those of the application come

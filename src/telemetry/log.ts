@@ -1,5 +1,5 @@
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { SluiceEvent } from './events.ts'
 import { lineOf } from './log-line.ts'
 

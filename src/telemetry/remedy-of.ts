@@ -1,4 +1,4 @@
-import { DEADLOCK_DETECTED, hasSqlState } from '../basics/sql-state.ts'
+import { DEADLOCK_DETECTED, hasSqlState } from '../basics/errors/sql-state.ts'
 
 /** What to do about the cause of a failed attempt, where its own words lead nowhere. */
 export function remedyOf(cause: Error | undefined): string {

@@ -1,4 +1,4 @@
-import { checkKeys } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
 import { EVENTS, type EventToAppend, readEvent } from '../enqueue/append.ts'
 import type { MessageToEnqueue } from '../enqueue/enqueue.ts'
 import { readList } from '../enqueue/read-list.ts'

@@ -1,5 +1,5 @@
 import { noteKind } from '../basics/adapter-kinds.ts'
-import { untilAborted } from '../basics/until-aborted.ts'
+import { untilAborted } from '../basics/promises/until-aborted.ts'
 import type { ReceivedMessage, Receiver, ReceiverConnection } from '../inbox/receiver.ts'
 
 /** A message for a receiver in memory. */

@@ -1,8 +1,8 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import { bytesReadOf } from '../session/bytes-read.ts'
 import { workOf } from '../table/worker/server-process.ts'
-import type { BatchConnection } from '../transaction/batch-connection.ts'
+import type { BatchConnection } from './batch-connection.ts'
 
 export interface AnswerLimitOptions {
   /** How long a claim may take before the server is asked. */

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 
 /**
  * Resolves when the server has closed its end of a connection that is being closed: until then it counts there. If the

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { stateSays } from '../basics/sql-state.ts'
+import { stateSays } from '../basics/errors/sql-state.ts'
 import { sendQuery } from '../connection/send-query.ts'
 import { SluiceError } from '../errors.ts'
 

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { codeOf, stateSays } from '../basics/sql-state.ts'
+import { codeOf, stateSays } from '../basics/errors/sql-state.ts'
 import { sendUnread } from '../connection/unread-query.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { hasSqlState } from '../basics/sql-state.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { hasSqlState } from '../basics/errors/sql-state.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'

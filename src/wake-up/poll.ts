@@ -1,4 +1,4 @@
-import { startTimer } from '../basics/start-timer.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { Control } from '../connection/control.ts'
 import type { Settings } from '../settings/settings.ts'
 import { readHeads } from '../table/stream/read-heads.ts'

@@ -1,5 +1,5 @@
-import { Backoff } from '../basics/backoff.ts'
-import { startTimer } from '../basics/start-timer.ts'
+import { Backoff } from '../basics/time/backoff.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { Execute } from '../table/statement.ts'
 import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/worker/wait.ts'
 import { format } from './channel.ts'

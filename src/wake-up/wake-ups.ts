@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { pause } from '../basics/pause.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Control } from '../connection/control.ts'
 import { toError } from '../errors.ts'

@@ -1,5 +1,5 @@
-import { Gathered } from '../basics/gathered.ts'
-import { pause } from '../basics/pause.ts'
+import { Gathered } from './gathered.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import {
   type AttemptsNote,

@@ -1,5 +1,5 @@
-import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { checkKeys } from '../basics/checks/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { given } from '../basics/given.ts'
 import { OUTBOUND_OPTIONS, type OutboundOptions, type OutboundPlan, resolveOutbound } from '../outbound/options.ts'
 import type { LeasedPipelineOptions, LeasedPlan } from '../plan/options.ts'

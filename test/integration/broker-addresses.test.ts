@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { opened } from '../../src/basics/opened.ts'
+import { opened } from '../../src/basics/promises/opened.ts'
 import { fromKafka } from '../../src/kafka/from-kafka.ts'
 import { kafka } from '../../src/kafka/kafka.ts'
 import { fromRedis } from '../../src/redis/from-redis.ts'

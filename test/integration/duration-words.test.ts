@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { durationWords as wordsOnPage } from '../../packages/dashboard/src/view/text.ts'
-import { durationWords } from '../../src/basics/duration-words.ts'
+import { durationWords } from '../../src/basics/time/duration-words.ts'
 import { test } from '../support/sluice.ts'
 
 const SECOND = 1_000

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import type { Duration } from '../../src/basics/duration.ts'
+import type { Duration } from '../../src/basics/time/duration.ts'
 import { retryLater } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { busyWorker, reasonOf, words } from '../support/explain/reasons.ts'

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 import { deadLetter } from '../../src/index.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'

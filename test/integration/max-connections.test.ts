@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 import { ack } from '../../src/message.ts'
 import type { SluiceLog } from '../../src/telemetry/log.ts'
 import { EventLog } from '../support/event-log.ts'

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { HUNDRED_YEARS_MS } from '../../src/basics/duration.ts'
+import { HUNDRED_YEARS_MS } from '../../src/basics/time/duration.ts'
 import { runDue } from '../../src/testing.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import type { DeadLettersOptions, MessagesOptions, Operate } from '../../src/index.ts'
-import { REACH } from '../../src/table/operate/message-pages.ts'
+import { REACH } from '../../src/table/operate/messages/message-pages.ts'
 import { bury } from '../support/rows/operations.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 import { resolveConfig } from '../../src/config.ts'
 import { ClaimLines } from '../../src/pull/claim-lines.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { describe, expect } from 'vitest'
-import { stackOf } from '../../src/basics/stack-of.ts'
+import { stackOf } from '../../src/basics/errors/stack-of.ts'
 import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { put, test } from '../support/sluice.ts'
 

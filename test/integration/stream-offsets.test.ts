@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { type Reading, streamPages } from '../../src/operate/stream-pages.ts'
+import { type Reading, streamPages } from '../../src/operate/streams/stream-pages.ts'
 import { append } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/sluice.ts'

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'

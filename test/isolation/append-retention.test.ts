@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { hasSqlState } from '../../src/basics/sql-state.ts'
+import { hasSqlState } from '../../src/basics/errors/sql-state.ts'
 import { explore, exploreFor, type PlayedStep, type Scenario } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { type Stage, test } from '../support/permutations/stage.ts'

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
-import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate/change-dead-letters.ts'
-import type { DeadLetterMatch } from '../../src/table/operate/dead-letters.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate/messages/change-dead-letters.ts'
+import type { DeadLetterMatch } from '../../src/table/operate/messages/dead-letters.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import {
   ack,

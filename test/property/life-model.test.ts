@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, onTestFinished } from 'vitest'
 import { installSqlClock } from '../../faults/environment/sql-clock.ts'
-import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../src/basics/sql-state.ts'
+import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../src/basics/errors/sql-state.ts'
 import { LastSequence } from '../support/models/last-sequence.ts'
 import { drain, type LifeCommand, lifeCommandsOf } from '../support/models/life-commands.ts'
 import { LifeModel } from '../support/models/life-model.ts'

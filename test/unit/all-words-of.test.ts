@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { allWordsOf } from '../../src/basics/all-words-of.ts'
+import { allWordsOf } from '../../src/basics/errors/all-words-of.ts'
 import { SluiceError } from '../../src/errors.ts'
 
 const refused = new Error('connect ECONNREFUSED 127.0.0.1:1')

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { Backoff } from '../../src/basics/backoff.ts'
-import { pause } from '../../src/basics/pause.ts'
+import { Backoff } from '../../src/basics/time/backoff.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 
 describe('Backoff', () => {
   test('doubles up to the most', () => {

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { siteOf, stackedAt } from '../../src/basics/call-site.ts'
+import { siteOf, stackedAt } from '../../src/basics/errors/call-site.ts'
 import { SluiceError } from '../../src/errors.ts'
 
 function calledHere() {

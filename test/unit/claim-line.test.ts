@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { pause } from '../../src/basics/pause.ts'
+import { pause } from '../../src/basics/time/pause.ts'
 import { ClaimLine } from '../../src/pull/claim-line.ts'
 import { Sleepers } from '../../src/wake-up/sleepers.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'

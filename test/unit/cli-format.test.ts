@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import { durationWords } from '../../src/basics/duration-words.ts'
+import { durationWords } from '../../src/basics/time/duration-words.ts'
 import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
 import { formatStatus } from '../../src/cli/show/status.ts'
 import { formatTable, type TableColumn } from '../../src/cli/show/table.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Coalesced } from '../../src/basics/coalesced.ts'
+import { Coalesced } from '../../src/basics/promises/coalesced.ts'
 
 const stepsLater = async (steps: number) => {
   for (let step = 0; step < steps; step += 1) await Promise.resolve()

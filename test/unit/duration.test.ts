@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { toMs } from '../../src/basics/duration.ts'
+import { toMs } from '../../src/basics/time/duration.ts'
 
 describe('toMs', () => {
   test.each([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Gathered } from '../../src/basics/gathered.ts'
+import { Gathered } from '../../src/webhooks/gathered.ts'
 import { deferred } from '../support/wait.ts'
 
 test('what is asked during a run is answered together by the next one, in its order', async () => {

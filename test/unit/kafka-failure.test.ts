@@ -7,8 +7,8 @@ import {
   UserError,
 } from '@platformatic/kafka'
 import { expect, test } from 'vitest'
-import { allWordsOf } from '../../src/basics/all-words-of.ts'
-import { unavailableCause } from '../../src/basics/unavailable-cause.ts'
+import { allWordsOf } from '../../src/basics/errors/all-words-of.ts'
+import { unavailableCause } from '../../src/basics/errors/unavailable-cause.ts'
 import { failureOf } from '../../src/kafka/kafka-failure.ts'
 
 const answer = (id: keyof typeof protocolErrors) => new ProtocolError(id)

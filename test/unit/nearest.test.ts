@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { nearest } from '../../src/basics/nearest.ts'
+import { nearest } from '../../src/basics/words/nearest.ts'
 
 test.each([
   ['delayMs', ['type', 'delay', 'dueAt'], ['delay']],

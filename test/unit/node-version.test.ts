@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test, vi } from 'vitest'
-import { checkNode, OLDEST_NODE } from '../../src/basics/node-version.ts'
+import { checkNode, OLDEST_NODE } from '../../src/basics/checks/node-version.ts'
 import { createSluice } from '../../src/index.ts'
 import { refusalOf } from '../support/refusal.ts'
 

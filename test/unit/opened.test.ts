@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { opened } from '../../src/basics/opened.ts'
+import { opened } from '../../src/basics/promises/opened.ts'
 
 const waiting = () => {
   const connection = Promise.withResolvers<{ close(): Promise<void> }>()

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { joinedSchema, schemaFiles } from '../../scripts/schema/joined.ts'
-import { MATCHES } from '../../src/table/operate/dead-letters.ts'
+import { MATCHES } from '../../src/table/operate/messages/dead-letters.ts'
 import { tableStatements } from '../support/plans/table-statements.ts'
 import { headOf, objectsOf, referencesOf } from '../support/schema-files.ts'
 import { groupStatements, sqlFunctions } from '../support/twins/texts.ts'

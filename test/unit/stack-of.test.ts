@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { stackOf } from '../../src/basics/stack-of.ts'
+import { stackOf } from '../../src/basics/errors/stack-of.ts'
 
 describe('the stack of an error', () => {
   test('is its frames without the message, whatever lines that has', () => {

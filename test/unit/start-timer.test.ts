@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { LONGEST_TIMER_MS, startTimer } from '../../src/basics/start-timer.ts'
+import { LONGEST_TIMER_MS, startTimer } from '../../src/basics/time/start-timer.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

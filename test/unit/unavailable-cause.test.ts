@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { unavailableCause } from '../../src/basics/unavailable-cause.ts'
+import { unavailableCause } from '../../src/basics/errors/unavailable-cause.ts'
 import { SluiceError } from '../../src/errors.ts'
 
 const withCode = (code: string) => Object.assign(new Error('no'), { code })

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { wordsOf } from '../../src/basics/words-of.ts'
+import { wordsOf } from '../../src/basics/errors/words-of.ts'
 import { unreachable } from '../../src/connection/unreachable.ts'
 
 describe('UNREACHABLE', () => {

@@ -1,10 +1,10 @@
 import type { Command } from 'commander'
-import { durationWords } from '../../basics/duration-words.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
 import type { AuditAction, AuditEntry } from '../../index.ts'
 import { addCommands } from '../add-commands.ts'
 import { operating } from '../connect.ts'
-import { didYouMean } from '../known-queue.ts'
-import { parse } from '../options.ts'
+import { didYouMean } from '../arguments/known-queue.ts'
+import { parse } from '../arguments/options.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { formatTable, type TableColumn } from '../show/table.ts'
 

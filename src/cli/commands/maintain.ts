@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { counted } from '../../basics/sentences.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import { operating } from '../connect.ts'
 import { type JsonOptions, note, print, printJson } from '../output.ts'
 

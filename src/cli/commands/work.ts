@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { startTimer } from '../../basics/start-timer.ts'
-import { parse } from '../options.ts'
+import { startTimer } from '../../basics/time/start-timer.ts'
+import { parse } from '../arguments/options.ts'
 import type { HealthAddress } from '../work/health.ts'
 import { work } from '../work/work.ts'
 import type { WorkOptions } from '../work/work-run.ts'

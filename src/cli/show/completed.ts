@@ -1,4 +1,4 @@
-import { agoWords, durationWords } from '../../basics/duration-words.ts'
+import { agoWords, durationWords } from '../../basics/time/duration-words.ts'
 import type { CompletedMessage } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'

@@ -1,5 +1,5 @@
-import { agoWords, durationWords } from '../../basics/duration-words.ts'
-import { counted } from '../../basics/sentences.ts'
+import { agoWords, durationWords } from '../../basics/time/duration-words.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
 import type { View } from '../output.ts'
 import { attemptsText, type Fact, formatMessage } from './facts.ts'

@@ -1,4 +1,4 @@
-import { separated } from '../../basics/words.ts'
+import { separated } from '../../basics/words/words.ts'
 import type { StoredMessage } from '../../index.ts'
 import { MESSAGE_OPTIONS } from '../../message-options.ts'
 import { parseExactly, toJsonText, type View } from '../output.ts'

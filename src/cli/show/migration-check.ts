@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { counted } from '../../basics/sentences.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import type { BlockingSession, MigrationCheck, VersionInUse } from '../../migrate/check.ts'
 
 /** What `sluice migrate --check` has found, a sentence to a line. */

@@ -1,5 +1,5 @@
-import { UNITS } from '../../basics/duration-words.ts'
-import { separated } from '../../basics/words.ts'
+import { UNITS } from '../../basics/time/duration-words.ts'
+import { separated } from '../../basics/words/words.ts'
 import { type QueueSetting, type QueueSettingsStatus, type RateStatus, SETTINGS } from '../../queue-settings.ts'
 
 /** The settings of a queue, without its pause, as they are given on the command line: `ttl 7d, max-attempts 5`. */

@@ -1,4 +1,4 @@
-import { durationWords } from '../../basics/duration-words.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
 import type { ScheduleStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { formatTable, type TableColumn } from './table.ts'

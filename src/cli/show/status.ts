@@ -1,4 +1,4 @@
-import { agoWords, durationWords } from '../../basics/duration-words.ts'
+import { agoWords, durationWords } from '../../basics/time/duration-words.ts'
 import type { Attention, QueueSettingsStatus, QueueStatus, Status, WorkerStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { settingsText } from './queue-settings.ts'

@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { counted } from '../../basics/sentences.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import type { GroupStatus, StreamStatus } from '../../index.ts'
 import { AFTER_MS } from '../../operate/status/after-ms.ts'
 import type { View } from '../output.ts'

@@ -1,5 +1,5 @@
-import { agoWords, durationWords } from '../../basics/duration-words.ts'
-import { shortened } from '../../basics/sentences.ts'
+import { agoWords, durationWords } from '../../basics/time/duration-words.ts'
+import { shortened } from '../../basics/words/sentences.ts'
 import { streamOf } from '../../streams.ts'
 
 /** When something is due: 'in 3m 12s', '45s ago', 'never'. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { wordsOf } from '../../basics/words-of.ts'
+import { wordsOf } from '../../basics/errors/words-of.ts'
 import type { Health, InboxStatistics, QueueStatistics } from '../../index.ts'
 
 /** What the probes answer. */

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { wordsOf } from '../../basics/words-of.ts'
+import { wordsOf } from '../../basics/errors/words-of.ts'
 import { readWorker, type WorkerDefinition } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
 import { missingPackage } from './missing-package.ts'

@@ -1,4 +1,4 @@
-import { counted } from '../../basics/sentences.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import { type GroupStatus, isSluiceError, type Operate, type QueueSettingsStatus, type Sluice } from '../../index.ts'
 import { streamOf } from '../../streams.ts'
 import { note } from '../output.ts'

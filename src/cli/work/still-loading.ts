@@ -1,4 +1,4 @@
-import { startTimer } from '../../basics/start-timer.ts'
+import { startTimer } from '../../basics/time/start-timer.ts'
 import { note } from '../output.ts'
 
 /** A module may wait for a service at its top, which takes seconds. */

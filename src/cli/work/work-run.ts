@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { LONGEST_TIMER_MS, startTimer } from '../../basics/start-timer.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { LONGEST_TIMER_MS, startTimer } from '../../basics/time/start-timer.ts'
 import {
   type InboxStatistics,
   isSluiceError,

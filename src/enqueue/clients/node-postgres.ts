@@ -1,5 +1,5 @@
 import type { ClientBase } from 'pg'
-import { noteLogin } from '../../basics/login-of.ts'
+import { noteLogin } from '../../basics/errors/login-of.ts'
 import { rowsOf } from '../../connection/rows-of.ts'
 import { queryUndescribed, takesUndescribed } from '../../connection/undescribed-query.ts'
 import { queryAsText } from '../../session/own-parsers.ts'

@@ -1,4 +1,4 @@
-import { deepStack } from '../../basics/deep-stack.ts'
+import { deepStack } from '../../basics/errors/deep-stack.ts'
 import { SluiceError } from '../../errors.ts'
 
 /** The error for a client without an open transaction. Its stack reaches the caller of `enqueue`, if that has not returned. */

@@ -1,4 +1,4 @@
-import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
+import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/errors/sql-state.ts'
 import type { SluiceError } from '../../errors.ts'
 import { TRANSACTION_PROBE } from '../../table/session/transaction-probe.ts'
 import type { Execute } from '../../table/statement.ts'

@@ -1,4 +1,4 @@
-import { toMsWithin } from '../../basics/duration.ts'
+import { toMsWithin } from '../../basics/time/duration.ts'
 import { DURATION, graceOf, LIMIT, leaseOf } from '../forms.ts'
 import { optionsOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'

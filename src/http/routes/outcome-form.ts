@@ -1,4 +1,4 @@
-import { toMs } from '../../basics/duration.ts'
+import { toMs } from '../../basics/time/duration.ts'
 import { expected } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
 import { OUTCOME_KINDS, OUTCOMES, type OutcomeFields, type OutcomeRow } from '../../outcomes.ts'

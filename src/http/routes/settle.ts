@@ -1,4 +1,4 @@
-import { checkId } from '../../basics/check-id.ts'
+import { checkId } from '../../basics/checks/check-id.ts'
 import { expected, isSluiceError } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
 import { ID, messagesBody } from '../forms.ts'

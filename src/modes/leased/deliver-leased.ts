@@ -1,4 +1,4 @@
-import { Gate } from '../../basics/gate.ts'
+import { Gate } from '../../basics/promises/gate.ts'
 import { leaseLost } from '../../errors.ts'
 import { acceptPayload } from '../../handle/admit.ts'
 import { type Called, CallFailed } from '../../handle/call.ts'

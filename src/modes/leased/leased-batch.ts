@@ -1,4 +1,4 @@
-import type { Gate } from '../../basics/gate.ts'
+import type { Gate } from '../../basics/promises/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'

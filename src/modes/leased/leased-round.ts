@@ -1,4 +1,4 @@
-import { Gate } from '../../basics/gate.ts'
+import { Gate } from '../../basics/promises/gate.ts'
 import type { Admission } from '../../claim/admission.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'

@@ -1,4 +1,4 @@
-import { untilAborted } from '../../basics/until-aborted.ts'
+import { untilAborted } from '../../basics/promises/until-aborted.ts'
 
 /**
  * Room for the messages whose handlers a leased pipeline may run at a time. It comes back message by message, when the handler

@@ -1,4 +1,4 @@
-import { LOCK_NOT_AVAILABLE, stateSays } from '../../basics/sql-state.ts'
+import { LOCK_NOT_AVAILABLE, stateSays } from '../../basics/errors/sql-state.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { errorText, SluiceError } from '../../errors.ts'
 import type { Consumption } from '../../handle/consumption.ts'

@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import type { LimitStatus } from '../../table/operate/limit-status.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import type { LimitStatus } from '../../table/operate/queues/limit-status.ts'
 import type { Attention } from './attention.ts'
 
 /** Of the queues whose messages wait for a limit: of the queue, and of tenants. */

@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { counted, shortened } from '../../basics/sentences.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { counted, shortened } from '../../basics/words/sentences.ts'
 import type { PeerStatus } from '../../table/operate/peer-status.ts'
 import { AFTER_MS } from './after-ms.ts'
 import type { AttentionToQueue } from './attention.ts'

@@ -1,5 +1,5 @@
 import type { RelayStatus } from '../../table/operate/peer-status.ts'
-import type { QueueStatus } from '../../table/operate/queue-status.ts'
+import type { QueueStatus } from '../../table/operate/queues/queue-status.ts'
 import type { AttentionToQueue } from './attention.ts'
 import { attentionToPeers } from './of-peers.ts'
 

@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { shortened } from '../../basics/sentences.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { shortened } from '../../basics/words/sentences.ts'
 import type { ScheduleStatus } from '../../table/operate/schedule-status.ts'
 import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'

@@ -1,5 +1,5 @@
-import { durationWords } from '../../basics/duration-words.ts'
-import { counted, shortened } from '../../basics/sentences.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
+import { counted, shortened } from '../../basics/words/sentences.ts'
 import type { GroupPartitionStatus, GroupStatus, StreamStatus } from '../../table/stream/stream-status.ts'
 import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'

@@ -1,5 +1,5 @@
-import { agoWords, durationWords } from '../../basics/duration-words.ts'
-import { counted } from '../../basics/sentences.ts'
+import { agoWords, durationWords } from '../../basics/time/duration-words.ts'
+import { counted } from '../../basics/words/sentences.ts'
 import type { WorkerStatus } from '../../table/operate/worker-status.ts'
 import { AFTER_MS } from './after-ms.ts'
 import type { Attention } from './attention.ts'

@@ -1,4 +1,4 @@
-import { dateOrNull, microseconds } from '../operate/instants.ts'
+import { dateOrNull, microseconds } from '../dates.ts'
 import { type Execute, numberOrNull, statement, textOf, textOrNull } from '../statement.ts'
 import type { EndpointState } from './endpoint-status.ts'
 

@@ -1,4 +1,4 @@
-import { hasSqlState } from '../../basics/sql-state.ts'
+import { hasSqlState } from '../../basics/errors/sql-state.ts'
 import { SluiceError } from '../../errors.ts'
 
 /** ENDPOINT_UNKNOWN if the schema has found no such endpoint, otherwise the error as it came. */

@@ -1,4 +1,4 @@
-import { hasSqlState } from '../../basics/sql-state.ts'
+import { hasSqlState } from '../../basics/errors/sql-state.ts'
 import { SluiceError } from '../../errors.ts'
 
 /** OPTION_INVALID if the schema has refused a limit of an endpoint without one of the queue for its tenants; else the error as it came. */

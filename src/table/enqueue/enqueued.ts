@@ -1,4 +1,4 @@
-import { separated } from '../../basics/words.ts'
+import { separated } from '../../basics/words/words.ts'
 import { OPTIONS, type RowOptions } from '../../message-options.ts'
 import { contentColumns, contentOf, insertedHere } from '../inserted-here.ts'
 import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'

@@ -1,4 +1,4 @@
-import { separated } from '../../basics/words.ts'
+import { separated } from '../../basics/words/words.ts'
 import type { SluiceError } from '../../errors.ts'
 import { OPTIONS } from '../../message-options.ts'
 import { rowsMissing } from '../rows-missing.ts'

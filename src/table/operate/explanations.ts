@@ -1,7 +1,7 @@
 import { nullable, parsed, shape, text, word } from '../shape.ts'
 import { type Execute, type Statement, statement } from '../statement.ts'
 import { naming } from '../stream/stream-errors.ts'
-import type { MessageAddress } from './change-message.ts'
+import type { MessageAddress } from './messages/change-message.ts'
 
 /** One reason why something does not happen, or has ended. */
 export interface Reason {

@@ -1,4 +1,4 @@
-import type { UnavailableCause } from '../../basics/unavailable-cause.ts'
+import type { UnavailableCause } from '../../basics/errors/unavailable-cause.ts'
 import { type Columns, date, duration, nullable, shape, text, word } from '../shape.ts'
 import { type Execute, statement } from '../statement.ts'
 

@@ -2,7 +2,7 @@ import { type RowOptions, SCHEDULED_OPTIONS } from '../../message-options.ts'
 import { optionColumn } from '../enqueue/option-column.ts'
 import { bool, type Columns, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
-import { dateOrNull, microseconds } from './instants.ts'
+import { dateOrNull, microseconds } from '../dates.ts'
 
 /**
  * A schedule: a row of `sluice.schedules`. It also has the options of its messages, as in {@link ScheduleDefinition},

@@ -1,5 +1,5 @@
 import type { Outcome } from '../../message.ts'
-import { dateOf } from '../operate/instants.ts'
+import { dateOf } from '../dates.ts'
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 
 /** Why a message was not settled: it is not there, nobody has claimed it, or somebody else has. */

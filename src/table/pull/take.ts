@@ -1,5 +1,5 @@
 import { type ClaimedRow, claimedUs, toClaimedRow } from '../claim/claim.ts'
-import { dateOf } from '../operate/instants.ts'
+import { dateOf } from '../dates.ts'
 import { booleanOf, type Execute, numberOf, type Statement, statement, textOf, textsOf } from '../statement.ts'
 
 /** The messages of a claim, and when it ends. */

@@ -1,4 +1,4 @@
-import { separated } from '../../basics/words.ts'
+import { separated } from '../../basics/words/words.ts'
 import { SCHEDULED_OPTIONS } from '../../message-options.ts'
 import { numeric, sqlTypeOf } from '../enqueue/insert-one.ts'
 import type { InsertRow } from '../enqueue/insert-row.ts'

@@ -1,4 +1,4 @@
-import { dateOrNull, microseconds } from '../operate/instants.ts'
+import { dateOrNull, microseconds } from '../dates.ts'
 import {
   booleanOf,
   type Execute,

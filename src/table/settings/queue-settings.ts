@@ -1,4 +1,4 @@
-import { separated } from '../../basics/words.ts'
+import { separated } from '../../basics/words/words.ts'
 import { type QueueSetting, type RateStatus, SETTINGS, type SettingValues } from '../../queue-settings.ts'
 import { numberOf, type Row, textOf } from '../statement.ts'
 

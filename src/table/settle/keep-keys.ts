@@ -1,4 +1,4 @@
-import { HUNDRED_YEARS_MS } from '../../basics/duration.ts'
+import { HUNDRED_YEARS_MS } from '../../basics/time/duration.ts'
 import type { Execute } from '../statement.ts'
 import { fencedInEveryVersion, own, sendFenced } from './fence.ts'
 import type { SettleIn } from './settle.ts'

@@ -1,5 +1,5 @@
-import { hasSqlState } from '../../basics/sql-state.ts'
-import { wordsOf } from '../../basics/words-of.ts'
+import { hasSqlState } from '../../basics/errors/sql-state.ts'
+import { wordsOf } from '../../basics/errors/words-of.ts'
 import { SluiceError } from '../../errors.ts'
 import { type Execute, statement } from '../statement.ts'
 

@@ -1,5 +1,5 @@
 import type { Headers } from '../../message.ts'
-import { dateOf, microseconds } from '../operate/instants.ts'
+import { dateOf, microseconds } from '../dates.ts'
 import { type Execute, numberOf, only, type Row, statement, textOf, textOrNull, textsOf } from '../statement.ts'
 import { naming } from './stream-errors.ts'
 

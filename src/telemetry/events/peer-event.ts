@@ -1,4 +1,4 @@
-import type { UnavailableCause } from '../../basics/unavailable-cause.ts'
+import type { UnavailableCause } from '../../basics/errors/unavailable-cause.ts'
 
 /** Of a relay, or of an inbox. */
 export type PeerEvent =

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { hasSqlState } from '../../../src/basics/sql-state.ts'
+import { hasSqlState } from '../../../src/basics/errors/sql-state.ts'
 import type { Outcome } from '../../../src/message.ts'
 import { releaseClaim, renewClaim, settleClaimed } from '../../../src/table/pull/settle-claim.ts'
 import { expectTaken } from './life-agreement.ts'

@@ -5,7 +5,7 @@ import {
   clearSome,
   type MessageAddress,
   rescheduleMessage,
-} from '../../../src/table/operate/change-message.ts'
+} from '../../../src/table/operate/messages/change-message.ts'
 import type { LifeModel, LifeRow } from './life-model.ts'
 import type { LifeSystem } from './life-system.ts'
 import { pick } from './model-steps.ts'

@@ -1,4 +1,4 @@
-import { hasSqlState } from '../../../src/basics/sql-state.ts'
+import { hasSqlState } from '../../../src/basics/errors/sql-state.ts'
 import {
   type ClaimStep,
   type Claims,

@@ -5,8 +5,8 @@ import {
   changeMessage,
   clearSome,
   rescheduleMessage,
-} from '../../../src/table/operate/change-message.ts'
-import { releaseHolds } from '../../../src/table/operate/release-holds.ts'
+} from '../../../src/table/operate/messages/change-message.ts'
+import { releaseHolds } from '../../../src/table/worker/release-holds.ts'
 import { holdKeys } from '../../../src/table/settle/around.ts'
 import { type ClaimStep, type ClaimWorld, executeAlone } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'

@@ -1,5 +1,5 @@
 import type { KafkaRecord, Reader, Writer } from '@platformatic/kafka'
-import { untilAborted } from '../../../src/basics/until-aborted.ts'
+import { untilAborted } from '../../../src/basics/promises/until-aborted.ts'
 import { codeOf, PLAIN, topicsOf } from './fake-kafka-protocol.ts'
 import { batchFrom } from './fake-kafka-records.ts'
 

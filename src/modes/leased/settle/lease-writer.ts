@@ -1,5 +1,5 @@
-import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
-import { startTimer } from '../../../basics/start-timer.ts'
+import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/errors/sql-state.ts'
+import { startTimer } from '../../../basics/time/start-timer.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { type RowsRuntime, type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'

@@ -1,4 +1,4 @@
-import { Backoff } from '../../../basics/backoff.ts'
+import { Backoff } from '../../../basics/time/backoff.ts'
 import { errorText } from '../../../errors.ts'
 import { ASIDE, decide, type Rules } from '../../../settle/decide.ts'
 import type { Decided } from '../../../settle/decision.ts'

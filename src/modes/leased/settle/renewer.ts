@@ -1,5 +1,5 @@
-import { Backoff } from '../../../basics/backoff.ts'
-import { startTimer } from '../../../basics/start-timer.ts'
+import { Backoff } from '../../../basics/time/backoff.ts'
+import { startTimer } from '../../../basics/time/start-timer.ts'
 import type { LeasedMessage } from '../leased-message.ts'
 import type { LeaseWriter, Retry } from './lease-writer.ts'
 

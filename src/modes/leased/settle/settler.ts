@@ -1,5 +1,5 @@
-import { Backoff } from '../../../basics/backoff.ts'
-import { pause } from '../../../basics/pause.ts'
+import { Backoff } from '../../../basics/time/backoff.ts'
+import { pause } from '../../../basics/time/pause.ts'
 import type { Consumption } from '../../../handle/consumption.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { isRefusal } from '../../../session/refusal.ts'
