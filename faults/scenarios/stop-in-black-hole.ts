@@ -21,7 +21,7 @@ export const stopInBlackHole = scenario({
     name: 'stop-without-limit',
     title: 'a stop that waits for all unanswered statements',
     edits: [
-      { file: 'basics/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
+      { file: 'basics/time/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
       { file: 'process/assembly.ts', from: '}, drainMs + STOP_MS)', to: '}, 1_000 * (drainMs + STOP_MS))' },
       {
         file: 'transaction/answer-limit.ts',

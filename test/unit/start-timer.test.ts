@@ -25,5 +25,5 @@ test('all timers of the library are started by it', () => {
   const src = new URL('../../src/', import.meta.url)
   const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
   const direct = files.filter((file) => readFileSync(new URL(file, src), 'utf8').includes('setTimeout('))
-  expect(direct).toEqual(['basics/start-timer.ts'])
+  expect(direct).toEqual(['basics/time/start-timer.ts'])
 })
