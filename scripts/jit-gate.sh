@@ -21,4 +21,4 @@ trap stop EXIT
 if [ "$(id -u)" = 0 ]; then chown postgres "$folder"; fi
 as_user "$bin/initdb -D $folder/data -A trust -U postgres" >/dev/null
 as_user "$bin/pg_ctl -D $folder/data -l $folder/log -w start -o '-p $port -k $folder -c fsync=off -c max_connections=100'" >/dev/null
-DATABASE_URL="postgres://postgres@127.0.0.1:$port/postgres" npx vitest run test/integration/planner-settings.test.ts -t compiles
+DATABASE_URL="postgres://postgres@127.0.0.1:$port/postgres" npx vitest run test/integration/plans/planner-settings.test.ts -t compiles

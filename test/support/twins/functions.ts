@@ -1,7 +1,7 @@
 import type { Edit } from '../rows/edited-functions.ts'
 
 // Changes of functions of schema sluice, for tests that play them: pauses, and what makes a broken twin of one. A text that
-// is gone from its function fails in `npm run check`; see test/unit/twins.test.ts.
+// is gone from its function fails in `npm run check`; see test/unit/rules/twins.test.ts.
 
 /** An operation that waits for whoever has the message locked, and for its slot. */
 export const OPERATION_WAITING = edit('lock_one', 'FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m')

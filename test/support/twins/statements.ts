@@ -2,7 +2,7 @@ import type { KnownGroup } from '../../../src/table/stream/known-group.ts'
 import type { Rewrite } from '../permutations/rewrite.ts'
 
 // Changes of statements of the library, for tests that play them: pauses, and what makes a broken twin of one. A text that
-// is gone from its statement fails in `npm run check`; see test/unit/twins.test.ts.
+// is gone from its statement fails in `npm run check`; see test/unit/rules/twins.test.ts.
 
 /** Stops a claim when it has its snapshot and its clock, and before it locks anything; see `PlayedSession.closeGate`. */
 export const PAUSED_CLAIM: readonly Rewrite[] = of(
