@@ -74,7 +74,7 @@ function atOnceWithoutKey(message: Scripted): Scripted {
 
 /**
  * How many messages may be locked by a batch that did not take them: those postponed in no order, if that happens
- * between the snapshot of its claim and their rows. claim-excess.test.ts shows it.
+ * between the snapshot of its claim and their rows. test/integration/claim/excess.test.ts shows it.
  */
 function straysOf(scripts: readonly Scripted[], ordered: boolean): number {
   return ordered ? 0 : scripts.filter(({ key, script }) => key === null && script.length > 1).length

@@ -22,7 +22,7 @@ const MESSAGES = 200
 
 /**
  * What a queue of 200 messages, in batches of 50, writes into each table. Each update and each deletion is a dead row
- * for VACUUM. That a message has two index entries can be seen from the records of an enqueue in cost-wal.test.ts.
+ * for VACUUM. That a message has two index entries can be seen from the records of an enqueue in wal.test.ts.
  */
 const CASES: readonly Case[] = [
   {

@@ -5,6 +5,6 @@ test('an option that operate refuses is refused with the line of the call', asyn
   const redriveBefore = () => sluice.operate.deadLetters.redrive({ queue, diedBefore: 'x' as never })
   await expect(redriveBefore()).rejects.toMatchObject({
     code: 'OPTION_INVALID',
-    stack: expect.stringMatching(/ at redriveBefore .*operate-stack\.test\.ts/),
+    stack: expect.stringMatching(/ at redriveBefore .*stack\.test\.ts/),
   })
 })

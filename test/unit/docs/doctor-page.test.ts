@@ -34,8 +34,8 @@ describe('docs/reference/doctor.md', () => {
     const isMade = (name: string) =>
       SOURCES.includes(`'${name}'`) || parts(name).every((part) => SOURCES.includes(`'${part}`))
     expect(LISTED.filter((name) => !isMade(name))).toEqual([])
-    const tests = readdirSync(join(ROOT, 'test/integration'))
-      .filter((file) => file.includes('doctor'))
+    const tests = readdirSync(join(ROOT, 'test/integration'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.includes('doctor') && file.endsWith('.ts'))
       .map((file) => readFileSync(join(ROOT, 'test/integration', file), 'utf8'))
       .join('\n')
     expect(LISTED.filter((name) => !tests.includes(`'${name}'`))).toEqual([])

@@ -28,13 +28,13 @@ describe('docs/internals/performance.md', () => {
   })
 
   test('has the bounds of the tests that gate buffers', () => {
-    for (const [what, bound] of boundsOf('cost-buffers', /what: '([^']+)',\s+most: (\w+),/g)) {
+    for (const [what, bound] of boundsOf('cost/buffers', /what: '([^']+)',\s+most: (\w+),/g)) {
       expect(gate(what).slice(1, 3), what).toEqual([bound, bound])
     }
   })
 
   test('has the bounds of the tests that gate what is written to the log', () => {
-    const bounds = boundsOf('cost-wal', /what: '([^']+)',\s+messages: \w+,\s+records: (\w+),\s+bytesEach: (\w+),/g)
+    const bounds = boundsOf('cost/wal', /what: '([^']+)',\s+messages: \w+,\s+records: (\w+),\s+bytesEach: (\w+),/g)
     for (const [what, records, bytes] of bounds) expect(gate(what).slice(3, 5), what).toEqual([records, bytes])
   })
 })
