@@ -124,7 +124,7 @@ CREATE TABLE sluice.message (
   failures       jsonb,
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one
-  -- with a dedupe key too that has failed.
+  -- with a dedupe key too that has failed; one without an ordering key that may expire, and was in flight.
   lease          bigint,
   -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
   expires_at     sluice_private.expiry_time,
@@ -139,8 +139,8 @@ CREATE TABLE sluice.message (
   tenant         sluice_private.tenant,
   -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
   event_position bigint,
-  -- True: it was redriven, so it may be below what processes believe to be the first of its slot, or of the whole queue in order;
-  -- or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
+  -- True: it was redriven or moved, so it may be below what processes believe to be the first of its slot, or of the whole queue in
+  -- order; or it has an ordering key and was made due sooner, so it may be among rows that they pass over.
   redriven       boolean,
   CONSTRAINT "tenant: without an ordering_key" CHECK (tenant IS NULL OR ordering_key IS NULL),
   -- As for the texts in sluice_private's types, and one CHECK for both, because the server parses each in every statement.
@@ -221,8 +221,8 @@ CREATE TABLE sluice.queue (
 
 -- What a batch of ordered messages locks: one of 256 slots of the queue's keys, or slot 256 for the messages
 -- without a key in a pipeline that orders the whole queue. Written by consumers only. held: the keys that wait for
--- a failed or snoozed message, {key: [message id, until, in microseconds since 1970]}. It is in the locked row and not in
--- a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
+-- failed or snoozed messages, {key: [message id, until, in microseconds since 1970, and the ids of more messages]}. It is in the
+-- locked row and not in a table of its own, because a row lock gives the row's newest version where the rest of the claim sees an older
 -- snapshot. An entry counts only until its time has come, so a forgotten one does no harm.
 CREATE TABLE sluice.slot (
   queue text     NOT NULL,
@@ -2116,10 +2116,12 @@ $$;
 
 -- The lease of a message that is not in flight any more: 0 where it closes its ordering key for the later messages until it
 -- is settled. A claim that took the message behind it as well would lock that one without handling it, and an enqueue with
--- its dedupe key would find it in flight and add another one. Without a search_path, as rows_of.
-CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text) RETURNS bigint
+-- its dedupe key would find it in flight and add another one. 0 also where it may expire: whoever makes it due sooner must not
+-- take a part of its life away, as of one that has not been tried. Without a search_path, as rows_of.
+CREATE FUNCTION sluice_private.idle_lease(slot smallint, lease bigint, dedupe_key text, expires_at timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL) THEN 0::bigint END
+  SELECT CASE WHEN slot IS NULL AND expires_at IS NOT NULL OR slot IS NOT NULL AND (lease IS NOT NULL OR dedupe_key IS NOT NULL)
+    THEN 0::bigint END
 $$;
 
 -- Why a message dies that has no attempt left.
@@ -2311,7 +2313,7 @@ BEGIN
                         ELSE sluice_private.add_failure(m.failures,
                           sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
-        lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key)
+        lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)
     WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
@@ -2383,7 +2385,7 @@ BEGIN
     PERFORM sluice_private.record_hung(queue, m.id, m.lease, sluice_private.has_one_message((m.lease >> 32)::integer))
     FROM sluice_private.rows_of(queue, run_out) m WHERE m.lease > 0;
     UPDATE sluice.message m
-    SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key),
+    SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at),
         attempt = CASE WHEN m.lease < 0 THEN m.attempt + 1 ELSE m.attempt END,
         last_error = CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
         failures = CASE WHEN m.lease < 0
@@ -3282,13 +3284,15 @@ $$;
 -- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
 -- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
--- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. If the
+-- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. wait_ms is
+-- of the tenants that it has visited. round_from: where the claims began that have found nothing since; null: with this one.
+-- It returns null once all tenants have been visited from there: only then is it known how long all of them wait. If the
 -- tenants could take more than the claim asks for, each gets the same share. What is left over goes to the first tenants,
 -- one each, and the next claim begins behind them. others: how many messages without a tenant may be claimed. They have a
 -- share like that of a tenant, rounded by chance, if there are so many.
 CREATE FUNCTION sluice_private.pick_tenants(
-  queue text, most integer, settings sluice.queue, others integer, INOUT turn text, OUT tenants text[], OUT shares integer[],
-  OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
+  queue text, most integer, settings sluice.queue, others integer, INOUT turn text, INOUT round_from text,
+  OUT tenants text[], OUT shares integer[], OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3347,8 +3351,10 @@ BEGIN
     END LOOP;
     EXIT WHEN cardinality(tenants) = most_tenants OR waiting = 200;
   END LOOP;
-  IF waiting = 200 THEN
-    wait_ms := least(wait_ms, 100);
+  round_from := coalesce(round_from, began);
+  IF cardinality(tenants) < most_tenants AND waiting < 200
+     OR CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END THEN
+    round_from := NULL;
   END IF;
   of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));
   extra := (most - of_others) % greatest(1, cardinality(tenants));
@@ -3404,10 +3410,11 @@ $$;
 -- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
 -- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
 -- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
--- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now.
+-- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now. round_from: see
+-- sluice_private.pick_tenants.
 CREATE FUNCTION sluice_private.share_out(
-  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, settings sluice.queue, OUT granted integer,
-  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
+  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, INOUT round_from text, settings sluice.queue,
+  OUT granted integer, OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3441,9 +3448,9 @@ BEGIN
     shares := '{}';
     wrapped := false;
   ELSE
-    SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped, p.of_others
-    INTO tenants, shares, turn, wait_ms, wrapped, of_others
-    FROM sluice_private.pick_tenants(queue, most, settings, others, turn) p;
+    SELECT p.tenants, p.shares, p.turn, p.round_from, p.wait_ms, p.wrapped, p.of_others
+    INTO tenants, shares, turn, round_from, wait_ms, wrapped, of_others
+    FROM sluice_private.pick_tenants(queue, most, settings, others, turn, round_from) p;
   END IF;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart IS NOT TRUE AND cardinality(tenants) = 0 THEN
@@ -3499,12 +3506,13 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. With keyed 'only' it is how long the tenants wait. keyed_share, keyed: see sluice_private.share_out. The settings are
--- those without which a plan could read or sort a backlog.
+-- it needs. With keyed 'only' it is how long the tenants wait. While round_from is not null, tenants that it has not visited may
+-- wait for less: see sluice_private.pick_tenants. keyed_share, keyed: see sluice_private.share_out. The settings are those
+-- without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
-  keyed_share integer DEFAULT NULL
+  keyed_share integer DEFAULT NULL, INOUT round_from text DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3536,9 +3544,9 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
-  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
-  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.round_from, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, round_from, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, round_from, settings) p;
   IF keyed IS NOT NULL THEN
     tenants := NULL;
     shares := NULL;
@@ -4823,6 +4831,12 @@ BEGIN
 END
 $$;
 
+-- The messages for which a key is held, by its entry.
+CREATE FUNCTION sluice_private.held_for(hold jsonb) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT e.id::bigint FROM jsonb_array_elements_text(hold - 1) AS e (id))
+$$;
+
 -- Whether the slot of a message is locked for us now, or there is none.
 CREATE FUNCTION sluice_private.lock_slot_of(m sluice.message) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -4833,38 +4847,26 @@ END
 $$;
 
 -- Fits the hold of a key to the messages that it is for, in the row of a slot that is locked: one of them has another due
--- time (message_id), or is gone (null). Of the messages of the key that fall due before the end of the hold, it lasts until
--- the last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has
--- the number of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it
--- from one that was snoozed.
+-- time (message_id), or is gone (null). It lasts until the last of those that are not due yet is due; if there is none, it goes. A
+-- lease closes the key by itself.
 CREATE FUNCTION sluice_private.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  now_us bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-  until_us bigint := (SELECT coalesce((s.held -> key ->> 1)::bigint, 0) FROM sluice.slot s
+  now_at timestamptz := clock_timestamp();
+  held_for bigint[] := (SELECT sluice_private.held_for(s.held -> key) FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = slot);
-  first bigint;
-  last bigint;
+  waiting bigint[];
+  until_us bigint;
 BEGIN
-  SELECT min(w.id), max(w.due_us) INTO first, last
-  FROM (
-    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
-    WHERE slot < 256 AND m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, (-9223372036854775808)::bigint)
-      AND m.slot <= slot
-    UNION ALL
-    SELECT m.id, NULL, m.due_at FROM sluice.message m
-    WHERE slot = 256 AND m.queue = queue AND m.slot IS NULL
-  ) every CROSS JOIN LATERAL (
-    -- The microseconds of infinity, and of the last years of timestamptz, overflow.
-    SELECT every.id, every.ordering_key,
-           (date_part('epoch',
-             least(greatest(every.due_at, '0001-01-01 00:00Z'), '9999-12-31 23:59:59Z')) * 1000000)::bigint AS due_us
-  ) w
-  WHERE coalesce(w.ordering_key, '') = key AND w.due_us > now_us
-    AND (w.due_us <= until_us OR w.id = message_id);
+  -- The microseconds of infinity, and of the last years of timestamptz, overflow.
+  SELECT array_agg(m.id ORDER BY m.id), (date_part('epoch', least(max(m.due_at), '9999-12-31 23:59:59Z')) * 1000000)::bigint
+  INTO waiting, until_us
+  FROM sluice_private.rows_of(queue, array_remove(held_for, message_id) || message_id) m
+  WHERE m.due_at > now_at AND coalesce(m.lease, 0) = 0;
   UPDATE sluice.slot s
-  SET held = CASE WHEN first IS NULL THEN s.held - key ELSE jsonb_set(s.held, ARRAY[key], jsonb_build_array(first, last)) END
+  SET held = CASE WHEN waiting IS NULL THEN s.held - key
+                  ELSE jsonb_set(s.held, ARRAY[key], jsonb_build_array(waiting[1], until_us) || to_jsonb(waiting[2:])) END
   WHERE s.queue = queue AND s.slot = slot;
 END
 $$;
@@ -4883,8 +4885,7 @@ BEGIN
     SELECT s.slot, h.key, (h.value ->> 0)::bigint AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h
     WHERE s.queue = queue AND s.held <> '{}'
       AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-      -- Not by NOT EXISTS: the planner would join all messages of the queue.
-      AND (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = (h.value ->> 0)::bigint LIMIT 1) IS NULL
+      AND (SELECT count(*) FROM sluice_private.rows_of(queue, sluice_private.held_for(h.value))) < jsonb_array_length(h.value) - 1
   LOOP
     PERFORM FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id
@@ -4907,7 +4908,7 @@ $$;
 CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN
+  IF gone.id = ANY (sluice_private.held_for(sluice_private.hold_of(gone))) THEN
     IF sluice_private.lock_slot_of(gone) THEN
       PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint),
         coalesce(gone.ordering_key, ''), NULL);
@@ -5064,7 +5065,7 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. One with an ordering key that is due sooner, and soon, is marked, so that workers
 -- find it among rows that they pass over: what is due later they have read again before, which they do every minute. Its life
--- counts from the new time, and never ends sooner for one that was tried. `action` is noted if the time has changed.
+-- counts from the new time, and never ends sooner for one that was in flight. `action` is noted if the time has changed.
 CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz, action text, dedupe_key text)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -5079,8 +5080,8 @@ BEGIN
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
   ELSE
-    held := coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false)
-      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice_private.hold_of(m) IS NOT NULL);
+    held := m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
+      OR m.attempt > 0 AND CASE WHEN m.slot IS NULL THEN sluice_private.hold_of(m) IS NOT NULL ELSE m.lease IS NULL END;
     IF held AND NOT sluice_private.lock_slot_of(m) THEN
       result := 'busy';
     END IF;
@@ -5091,7 +5092,8 @@ BEGIN
     UPDATE sluice.message t
     SET due_at = due, redriven = CASE WHEN t.slot IS NOT NULL AND due < t.due_at AND due < clock_timestamp() + interval '2 minutes' THEN true
                         ELSE t.redriven END,
-        expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
+        expires_at = t.expires_at
+          + CASE WHEN due > t.due_at OR NOT (held OR m.attempt > 0 OR m.lease IS NOT NULL) THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
       PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
@@ -7757,15 +7759,15 @@ BEGIN
   ELSE
     result := CASE WHEN m.dedupe_key IS NULL THEN 'moved' ELSE sluice_private.take_key(m, target) END;
     holds := m.slot IS NOT NULL
-      AND (state = 'retrying' OR coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false));
+      AND (state = 'retrying' OR m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m))));
   END IF;
 END
 $$;
 
--- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and one
--- with an ordering key is marked for the same. Those in `holding` close their keys for the later ones by a lease of 0, as
--- after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one statement: the
--- server parses the constraints of the table in each.
+-- Moves locked messages. One that is due becomes due now, so that the floors of the target's workers do not hide it, and each is
+-- marked for the same: a key, and a whole queue in order, go by ids. Those in `holding` close their keys for the later ones by a
+-- lease of 0, as after a lease: a hold would have to be written into a slot that a batch of the target may have. All in one
+-- statement: the server parses the constraints of the table in each.
 CREATE FUNCTION sluice_private.move_locked(queue text, target text, ids bigint[], holding bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -7776,8 +7778,8 @@ BEGIN
   PERFORM sluice_private.end_leases(queue, ids);
   UPDATE sluice.message t
   SET queue = target, due_at = CASE WHEN coalesce(t.expires_at <= now_at, false) THEN t.due_at ELSE greatest(t.due_at, now_at) END,
-      lease = CASE WHEN t.slot IS NOT NULL AND (t.lease IS NOT NULL OR t.id = ANY (holding)) THEN 0 END,
-      redriven = CASE WHEN t.slot IS NOT NULL THEN true END
+      lease = CASE WHEN t.lease IS NOT NULL OR t.id = ANY (holding) THEN 0 END,
+      redriven = true
   WHERE t.ctid = ANY (sluice_private.ctids_of(queue, ids));
   GET DIAGNOSTICS touched = ROW_COUNT;
   PERFORM sluice_private.require_kept('message', target, cardinality(ids), touched);
@@ -11215,27 +11217,35 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     THEN format(' # or, if it cannot succeed: npx sluice message cancel %s %s', queue, id) ELSE '' END
 $$;
 
--- It is not due yet.
-CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
+-- A message that has failed waits for its next attempt. begin: 'Attempt'
+CREATE FUNCTION sluice_private.say_retrying(begin text, m sluice.message, details jsonb) RETURNS sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   most integer := coalesce(m.max_attempts, (SELECT q.max_attempts FROM sluice.queue q WHERE q.queue = m.queue));
-  remedy text := sluice_private.run_or_cancel(m.queue, m.id, m.attempt);
-  left_words text := sluice_private.duration_words_to(m.due_at);
+BEGIN
+  RETURN sluice_private.say('retrying',
+    format('%s %s failed %s ago: %s. It is tried again in %s.', begin, concat(m.attempt, ' of ' || most),
+      sluice_private.duration_words_to(m.failed_at), coalesce(sluice_private.quoted(m.last_error), 'without an error'),
+      sluice_private.duration_words_to(m.due_at)),
+    since => m.failed_at, until => m.due_at, remedy => sluice_private.run_or_cancel(m.queue, m.id, m.attempt),
+    details => details || jsonb_build_object('attempt', m.attempt, 'maxAttempts', most,
+      'error', left(m.last_error, 2000)));
+END
+$$;
+
+-- It is not due yet.
+CREATE FUNCTION sluice_private.why_later(m sluice.message) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF m.due_at <= clock_timestamp() THEN
     RETURN;
   ELSIF m.attempt > 0 THEN
-    RETURN NEXT sluice_private.say('retrying',
-      format('Attempt %s failed %s ago: %s. It is tried again in %s.',
-        concat(m.attempt, ' of ' || most), sluice_private.duration_words_to(m.failed_at),
-        coalesce(sluice_private.quoted(m.last_error), 'without an error'), left_words),
-      since => m.failed_at, until => m.due_at, remedy => remedy,
-      details => jsonb_build_object('attempt', m.attempt, 'maxAttempts', most, 'error', left(m.last_error, 2000)));
+    RETURN NEXT sluice_private.say_retrying('Attempt', m, '{}');
   ELSE
     RETURN NEXT sluice_private.say('scheduled', format('%s due in %s.', CASE WHEN m.lease IS NULL
-      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END, left_words),
-      since => m.enqueued_at, until => m.due_at, remedy => remedy);
+      THEN 'It has not been tried, and is' ELSE 'It was in flight and put off, and is' END,
+      sluice_private.duration_words_to(m.due_at)), since => m.enqueued_at, until => m.due_at,
+      remedy => sluice_private.run_or_cancel(m.queue, m.id, m.attempt));
   END IF;
 END
 $$;
@@ -12282,24 +12292,46 @@ COMMENT ON FUNCTION sluice.explain_event IS
 
 -- schema/86_queue_heads.sql
 --
--- What is first in a queue: the first messages of each priority and of each slot, and what is in flight of it.
+-- What is first in a queue: the first messages of each priority and of each slot, and of those that have failed.
+
+-- Messages that have failed and wait for their next attempt: of the first 1,001 to fall due, by message_retrying_idx, those
+-- that have not expired, in their order. more: there may be others behind them. expired: how many with an ordering key have
+-- expired; count_unkeyed has those without one.
+CREATE FUNCTION sluice_private.look_at_retries(queue text, OUT ids bigint[], OUT more boolean, OUT expired bigint)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  SELECT coalesce(array_agg(f.id ORDER BY f.due_at, f.id) FILTER (WHERE NOT f.is_over), '{}'), count(*) > 1000,
+         count(*) FILTER (WHERE f.is_over AND f.slot IS NOT NULL)
+  INTO ids, more, expired FROM (
+    SELECT m.id, m.due_at, m.slot, coalesce(m.expires_at <= now_at, false) AS is_over FROM sluice.message m
+    WHERE m.queue = queue AND m.due_at > now_at AND m.attempt > 0 AND coalesce(m.lease, 0) = 0
+    ORDER BY m.due_at LIMIT 1001
+  ) f;
+END
+$$;
 
 -- The first messages without a key, up to 20 of each priority, by message_due_idx.
 CREATE FUNCTION sluice_private.next_unkeyed(queue text, locks jsonb)
-RETURNS TABLE (id bigint, due_at timestamptz, expired boolean, leased boolean, tenant text, holder integer)
+RETURNS TABLE (
+  id bigint, due_at timestamptz, expired boolean, leased boolean, failed boolean, tenant text, holder integer
+)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT m.id, m.due_at::timestamptz, coalesce(m.expires_at <= clock_timestamp(), false), coalesce(m.lease <> 0, false),
-         m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
+         m.attempt > 0, m.tenant::text, CASE WHEN m.xmax <> '0'::xid THEN sluice_private.locker(m.xmax, locks) END
   FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-    SELECT m.id, m.due_at, m.expires_at, m.lease, m.tenant, m.xmax FROM sluice.message m
+    SELECT m.id, m.due_at, m.expires_at, m.lease, m.attempt, m.tenant, m.xmax FROM sluice.message m
     WHERE m.queue = next_unkeyed.queue AND m.slot IS NULL AND m.priority = p.priority
     ORDER BY m.due_at, m.id LIMIT 20
   ) m
 $$;
 
--- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. locked: those that
--- a session has locked which has not locked the slot. held: those that wait for another message of their key, first_id,
--- the key of which is held until then. What is behind a locked message of its key is neither.
+-- What is first in a slot, as far as its first 20 messages tell. due: those that could be claimed now. next_at: when the
+-- first falls due that has not failed. locked: those that a session has locked which has not locked the slot. held: those
+-- that wait for another message of their key, first_id, the key of which is held until then. What is behind a locked message
+-- of its key is neither.
 CREATE TYPE sluice_private.slot_head AS (
   slot smallint, holder integer, due bigint, due_at timestamptz, next_at timestamptz,
   locked bigint, locked_id bigint, locked_by integer, held bigint, key text, first_id bigint, held_until timestamptz
@@ -12337,7 +12369,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   ) closed
   CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE d.state = 'due') AS due, min(d.due_at) FILTER (WHERE d.state = 'due') AS due_at,
-           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0) AS next_at,
+           min(d.due_at) FILTER (WHERE d.due_at > d.now AND coalesce(d.lease, 0) = 0 AND d.attempt = 0) AS next_at,
            count(*) FILTER (WHERE d.state = 'locked') AS locked,
            min(d.id) FILTER (WHERE d.state = 'locked') AS locked_id,
            (array_agg(d.locked_by ORDER BY d.id) FILTER (WHERE d.state = 'locked'))[1] AS locked_by,
@@ -12350,7 +12382,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         WHEN bool_or(m.locked_by IS NOT NULL) OVER (PARTITION BY m.ordering_key ORDER BY m.id) THEN 'behind'
         ELSE 'due' END AS state
       FROM (SELECT clock_timestamp() AS now) c CROSS JOIN (
-        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease,
+        SELECT m.id, m.ordering_key, m.due_at::timestamptz AS due_at, m.lease, m.attempt,
                CASE WHEN m.xmax <> '0'::xid THEN nullif(sluice_private.locker(m.xmax, locks), l.holder) END AS locked_by
         FROM sluice.message m
         WHERE m.queue = look_at_slots.queue AND m.slot IS NOT NULL AND m.slot >= f.slot AND m.slot <= f.slot
@@ -12366,8 +12398,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The same in numbers. free: those that a claim could take now. limited: those of the tenants, which are at a limit; a
--- message with a tenant has no key. expired: of those that no session has locked. locked: those that no live worker has
--- recorded, as far as the first 1,000 messages of the records go.
+-- message with a tenant has no key. next_at: when the first falls due that has not failed. expired: of those that no session
+-- has locked. locked: those that no live worker has recorded, as far as the first 1,000 messages of the records go.
 CREATE FUNCTION sluice_private.count_unkeyed(queue text, tenants text[], locks jsonb, OUT free bigint,
   OUT due_at timestamptz, OUT limited bigint, OUT limited_at timestamptz, OUT next_at timestamptz, OUT expired bigint,
   OUT locked bigint, OUT locked_id bigint, OUT pid integer)
@@ -12375,7 +12407,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT count(*) FILTER (WHERE n.is_free AND NOT n.is_limited),
          min(n.due_at) FILTER (WHERE n.is_free AND NOT n.is_limited),
          count(*) FILTER (WHERE n.is_free AND n.is_limited), min(n.due_at) FILTER (WHERE n.is_free AND n.is_limited),
-         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased),
+         min(n.due_at) FILTER (WHERE n.due_at > clock_timestamp() AND NOT n.leased AND NOT n.failed),
          count(*) FILTER (WHERE n.expired AND n.holder IS NULL), count(*) FILTER (WHERE n.is_locked),
          min(n.id) FILTER (WHERE n.is_locked), (array_agg(n.holder ORDER BY n.id) FILTER (WHERE n.is_locked))[1]
   FROM (
@@ -12601,18 +12633,43 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     since => due_at, details => jsonb_build_object('limited', limited))
 $$;
 
+-- How many messages have failed and wait for their next attempt, and which one is tried next; unless all of them are named:
+-- a reason says that keys wait for them, and why they failed.
+CREATE FUNCTION sluice_private.why_retrying(queue text, retries record, named bigint[]) RETURNS SETOF sluice_private.reason
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  failed integer := cardinality(retries.ids);
+  m sluice.message;
+BEGIN
+  IF retries.ids <@ named THEN
+    RETURN;
+  END IF;
+  SELECT o.* INTO m FROM sluice.message o WHERE o.queue = queue AND o.id = retries.ids[1];
+  RETURN NEXT sluice_private.say_retrying(
+    concat(CASE WHEN retries.more THEN 'At least ' END, sluice_private.counted(failed, 'message'), CASE failed
+      WHEN 1 THEN ' has failed and waits for its next attempt: message '
+      ELSE ' have failed and wait for their next attempt. The next is message ' END, m.id, ', whose attempt'),
+    m, jsonb_build_object('count', failed, 'more', retries.more, 'message', m.id::text));
+END
+$$;
+
 -- Of messages that are there: which could be claimed now, and what keeps the others. tenants: those at a limit.
 CREATE FUNCTION sluice_private.flow_reasons(
   queue text, stopped sluice_private.reason[], tenants text[], locks jsonb
 ) RETURNS SETOF sluice_private.reason
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  -- Before the others: a message that falls due between two looks is then found by both, and not by none.
+  retries record := sluice_private.look_at_retries(queue);
   unkeyed record := sluice_private.count_unkeyed(queue, tenants, locks);
   heads sluice_private.slot_head[] := ARRAY(SELECT h FROM sluice_private.look_at_slots(queue, locks) h);
   slots record := sluice_private.count_slots(queue, heads, locks);
   free bigint := slots.free + CASE WHEN slots.whole THEN 0 ELSE unkeyed.free END;
   limited bigint := CASE WHEN slots.whole THEN 0 ELSE unkeyed.limited END;
   next_at timestamptz := least(unkeyed.next_at, slots.next_at);
+  expired bigint := unkeyed.expired + retries.expired;
+  held sluice_private.reason[] := ARRAY(SELECT r FROM sluice_private.why_keys_held(queue, heads, slots) r);
 BEGIN
   RETURN QUERY SELECT * FROM sluice_private.why_not_visible();
   RETURN QUERY SELECT * FROM sluice_private.why_locked(queue, unkeyed, slots);
@@ -12623,17 +12680,20 @@ BEGIN
   IF limited > 0 THEN
     RETURN NEXT sluice_private.say_limited(limited, unkeyed.limited_at);
   END IF;
-  RETURN QUERY SELECT * FROM sluice_private.why_keys_held(queue, heads, slots);
+  RETURN QUERY SELECT * FROM unnest(held);
   RETURN QUERY SELECT * FROM sluice_private.why_slots_busy(slots);
   RETURN QUERY SELECT * FROM sluice_private.why_in_flight(queue, locks);
-  IF unkeyed.expired > 0 THEN
+  RETURN QUERY SELECT * FROM sluice_private.why_retrying(queue, retries,
+    ARRAY(SELECT (h.details ->> 'message')::bigint FROM unnest(held) AS h));
+  IF expired > 0 THEN
     RETURN NEXT sluice_private.say('expired', format('%s among the first expired, and will be removed.',
-      sluice_private.counted(unkeyed.expired, 'message')), details => jsonb_build_object('count', unkeyed.expired),
+      sluice_private.counted(expired, 'message')), details => jsonb_build_object('count', expired),
       remedy => 'npx sluice maintain');
   END IF;
   IF free = 0 AND limited = 0 AND next_at IS NOT NULL THEN
-    RETURN NEXT sluice_private.say('scheduled',
-      format('The next message falls due in %s.', sluice_private.duration_words_to(next_at)), until => next_at);
+    RETURN NEXT sluice_private.say('scheduled', format('The next message %sfalls due in %s.',
+      CASE retries.ids WHEN '{}' THEN '' ELSE 'that has not failed ' END, sluice_private.duration_words_to(next_at)),
+      until => next_at);
   END IF;
 END
 $$;
@@ -12736,7 +12796,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION sluice.explain_queue IS
   'Explains why nothing moves in a queue: one row per reason, the main one first, as sluice.explain does. It reads '
-  'the first messages of each priority, slot and tenant, and counts no backlog.';
+  'the first messages of each priority, slot and tenant, and the first 1,000 that have failed, and counts no backlog.';
 
 -- schema/88_explain_schedule.sql
 --
@@ -12917,7 +12977,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'a69b173d19a7'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '8a22c4990e3f'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

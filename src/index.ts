@@ -1,7 +1,7 @@
 // The public list, in the order of the flow.
 
-export type { Duration } from './basics/time/duration.ts'
 export type { UnavailableCause } from './basics/errors/unavailable-cause.ts'
+export type { Duration } from './basics/time/duration.ts'
 export type { ConnectionConfig, SluiceOptions } from './config.ts'
 export { defineWorker, type WorkerDefinition, type WorkerQueues } from './define-worker.ts'
 // Enqueue and append
@@ -51,6 +51,14 @@ export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate, OptionsWith }
 export { type BlockingSession, checkMigration, type MigrationCheck, type VersionInUse } from './migrate/check.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Audit, AuditAction, AuditOptions } from './operate/audit.ts'
+export type { DoctorOptions } from './operate/doctor.ts'
+export type { EndpointDefinition } from './operate/endpoint-definition.ts'
+export type {
+  DefinedEndpoint,
+  EndpointChangeOptions,
+  EndpointRotateOptions,
+  Endpoints,
+} from './operate/endpoints.ts'
 export type { Claims } from './operate/messages/claims.ts'
 // Operate
 export type {
@@ -60,35 +68,32 @@ export type {
   DeadLetters,
   DeadLettersOptions,
 } from './operate/messages/dead-letters.ts'
-export type { DoctorOptions } from './operate/doctor.ts'
-export type { EndpointDefinition } from './operate/endpoint-definition.ts'
-export type {
-  DefinedEndpoint,
-  EndpointChangeOptions,
-  EndpointRotateOptions,
-  Endpoints,
-} from './operate/endpoints.ts'
-export type { RetryPartitionsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/streams/group-options.ts'
-export type { Groups } from './operate/streams/groups.ts'
 export type { History, HistoryOptions } from './operate/messages/history.ts'
 export type { MessageChangeOptions, MessageChanges, NewDueTime } from './operate/messages/message-changes.ts'
 export type { Messages } from './operate/messages/messages.ts'
 export type { MessagesOptions } from './operate/messages/messages-options.ts'
+export type { WhichMessage } from './operate/messages/which-message.ts'
 export type { DatabaseMetrics } from './operate/metrics.ts'
 export type { Operate } from './operate/operate.ts'
 export type { QueueChangeOptions, QueueSettings } from './operate/queues/queue-settings.ts'
 export type { FreeKeysOptions, QueueActivityOptions, Queues } from './operate/queues/queues.ts'
-export type { ReadOptions } from './operate/streams/read-options.ts'
+export type { WaitingFilter } from './operate/queues/waiting-filter.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
 export type { Attention } from './operate/status/attention.ts'
 export type { Status } from './operate/status/status.ts'
+export type {
+  RetryPartitionsOptions,
+  SeekOptions,
+  SeekResult,
+  StreamGroupOptions,
+} from './operate/streams/group-options.ts'
+export type { Groups } from './operate/streams/groups.ts'
+export type { ReadOptions } from './operate/streams/read-options.ts'
 export type { StreamEvents } from './operate/streams/stream-events.ts'
 export type { StreamOffset } from './operate/streams/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/streams/stream-settings.ts'
 export type { Streams } from './operate/streams/streams.ts'
 export type { EndpointTest } from './operate/test-endpoint.ts'
-export type { WaitingFilter } from './operate/queues/waiting-filter.ts'
-export type { WhichMessage } from './operate/messages/which-message.ts'
 export type { Workers } from './operate/workers.ts'
 export type { OutboundAgents, OutboundOptions } from './outbound/options.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
@@ -155,10 +160,9 @@ export type { EndpointOutcome } from './table/endpoint/define-endpoint.ts'
 export type { EndpointState, EndpointStatus } from './table/endpoint/endpoint-status.ts'
 export type { SentWebhook } from './table/endpoint/send-webhook.ts'
 export type { Enqueued, EnqueueResult } from './table/enqueue/insert-deduped.ts'
-export type { QueueActivity } from './table/operate/queues/activity.ts'
 export type { AuditEntry, AuditPage } from './table/operate/audit.ts'
-export type { BacklogSample } from './table/operate/queues/backlog-history.ts'
-export type { QueueBacklog } from './table/operate/queues/backlogs.ts'
+export type { Finding } from './table/operate/doctor.ts'
+export type { Explanation, Reason, ReasonWord } from './table/operate/explanations.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/messages/change-message.ts'
 export type { ClaimStatus } from './table/operate/messages/claim-status.ts'
 export type {
@@ -168,19 +172,20 @@ export type {
   DeadLetterSummary,
   ListedDeadLetter,
 } from './table/operate/messages/dead-letters.ts'
-export type { Finding } from './table/operate/doctor.ts'
-export type { Explanation, Reason, ReasonWord } from './table/operate/explanations.ts'
 export type { Failure } from './table/operate/messages/failures.ts'
 export type { CompletedMessage, HistoryPage } from './table/operate/messages/history.ts'
 export type { KnownMessage } from './table/operate/messages/known-message.ts'
-export type { LimitStatus } from './table/operate/queues/limit-status.ts'
 export type { MessagePage } from './table/operate/messages/message-pages.ts'
 export type { ListedMessage, MessageStatus } from './table/operate/messages/message-status.ts'
-export type { Moved } from './table/operate/queues/move-messages.ts'
+export type { StoredMessage } from './table/operate/messages/stored-message.ts'
 export type { InboxStatus, PeerStatus, RelayStatus } from './table/operate/peer-status.ts'
+export type { QueueActivity } from './table/operate/queues/activity.ts'
+export type { BacklogSample } from './table/operate/queues/backlog-history.ts'
+export type { QueueBacklog } from './table/operate/queues/backlogs.ts'
+export type { LimitStatus } from './table/operate/queues/limit-status.ts'
+export type { Moved } from './table/operate/queues/move-messages.ts'
 export type { QueueStatus } from './table/operate/queues/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
-export type { StoredMessage } from './table/operate/messages/stored-message.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'
 export type { RefusalReason } from './table/pull/settle-claim.ts'
 export type { TrimResult } from './table/stream/change-groups.ts'

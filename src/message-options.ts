@@ -1,5 +1,5 @@
-import { type Duration, HUNDRED_YEARS } from './basics/time/duration.ts'
 import { LARGEST_INTEGER } from './basics/checks/options.ts'
+import { type Duration, HUNDRED_YEARS } from './basics/time/duration.ts'
 import type { Headers } from './message.ts'
 
 /**

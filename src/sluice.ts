@@ -1,7 +1,7 @@
 import type { Observable } from 'rxjs'
 import { checkKeys } from './basics/checks/check-keys.ts'
-import { type Duration, toMs } from './basics/time/duration.ts'
 import { checkNode } from './basics/checks/node-version.ts'
+import { type Duration, toMs } from './basics/time/duration.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import type { EventToAppend } from './enqueue/append.ts'
 import type { AppendOptions } from './enqueue/append-options.ts'

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import { nearest } from '../basics/words/nearest.ts'
 import { wordsOf } from '../basics/errors/words-of.ts'
+import { nearest } from '../basics/words/nearest.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Operate } from '../operate/operate.ts'
 import { createSluice, type Sluice } from '../sluice.ts'

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { toMsWithin } from '../basics/time/duration.ts'
 import { storable } from '../basics/checks/options.ts'
+import { toMsWithin } from '../basics/time/duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { type Dedupe, ON_DUPLICATE, type OnDuplicate } from '../message-options.ts'
 import type { RowDedupe } from '../table/enqueue/insert-row.ts'

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { toMsWithin } from '../basics/time/duration.ts'
 import { dateOf, integerWithin } from '../basics/checks/options.ts'
+import { toMsWithin } from '../basics/time/duration.ts'
 import { SluiceError } from '../errors.ts'
 import { type EnqueueOptions, type MessageOption, OPTIONS } from '../message-options.ts'
 import { policyName } from '../retry-policy.ts'

@@ -1,5 +1,5 @@
-import { attempted } from '../basics/errors/attempted.ts'
 import { checkKeys } from '../basics/checks/check-keys.ts'
+import { attempted } from '../basics/errors/attempted.ts'
 import { ignoreRejection } from '../basics/promises/ignore-rejection.ts'
 import { isPromise } from '../basics/promises/is-promise.ts'
 import { readLabels } from '../enqueue/labels.ts'

@@ -1,6 +1,6 @@
 import { closed, opened } from '../basics/promises/opened.ts'
-import { startTimer } from '../basics/time/start-timer.ts'
 import { untilAborted } from '../basics/promises/until-aborted.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { EnqueueContext } from '../enqueue/enqueue.ts'
 import { type HasPeer, type PeerState, worstOf } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'

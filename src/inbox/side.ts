@@ -1,6 +1,6 @@
 import { allWordsOf } from '../basics/errors/all-words-of.ts'
-import { pause } from '../basics/time/pause.ts'
 import { unavailableCause } from '../basics/errors/unavailable-cause.ts'
+import { pause } from '../basics/time/pause.ts'
 import { Breaker } from '../relay/breaker.ts'
 import type { HasPeer, PeerState } from '../statistics/peer-state.ts'
 import type { Report } from '../telemetry/events.ts'

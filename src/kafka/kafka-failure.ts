@@ -6,9 +6,9 @@ import {
   TimeoutError,
   UserError,
 } from '@platformatic/kafka'
-import { withAdvice } from '../basics/words/sentences.ts'
 import { errorsIn, unavailableCause } from '../basics/errors/unavailable-cause.ts'
 import { wordsOf } from '../basics/errors/words-of.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { SluiceError } from '../errors.ts'
 
 /** An error of the client in words: OPTION_INVALID with what to do if a server answers, and waits for a change by hand. */

@@ -1,6 +1,6 @@
 import type pg from 'pg'
-import { pause } from '../basics/time/pause.ts'
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../basics/errors/sql-state.ts'
+import { pause } from '../basics/time/pause.ts'
 import { readBlockers } from '../table/deployment.ts'
 import { BOUND_LOCKS } from '../table/schema.ts'
 import { readSession } from '../table/session/session.ts'

@@ -1,6 +1,6 @@
 import { checkId } from '../basics/checks/check-id.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { storable } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { type AuditPage, readAudit, readAuditKeep, setAuditKeep } from '../table/operate/audit.ts'

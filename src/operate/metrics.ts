@@ -1,5 +1,5 @@
-import { type QueueBacklog, readBacklogs } from '../table/operate/queues/backlogs.ts'
 import { type InboxStatus, type RelayStatus, readInboxes, readRelays } from '../table/operate/peer-status.ts'
+import { type QueueBacklog, readBacklogs } from '../table/operate/queues/backlogs.ts'
 import { type GroupStatus, readGroups } from '../table/stream/stream-status.ts'
 import type { Operations } from './operations.ts'
 

@@ -1,5 +1,5 @@
-import { Gate } from '../basics/promises/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE } from '../basics/errors/sql-state.ts'
+import { Gate } from '../basics/promises/gate.ts'
 import type { DirectAddress } from '../connection/in-session.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { executorOf } from '../enqueue/transaction.ts'

@@ -11,8 +11,8 @@ import type { Times } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
 import { defineAgain, timingRefused } from '../schedules/timing-refused.ts'
 import type { Alphabet } from '../session/alphabet.ts'
-import { type Explanation, explainSchedule } from '../table/operate/explanations.ts'
 import { readClockUs } from '../table/dates.ts'
+import { type Explanation, explainSchedule } from '../table/operate/explanations.ts'
 import { readSchedules, type ScheduleStatus } from '../table/operate/schedule-status.ts'
 import {
   defineSchedule,

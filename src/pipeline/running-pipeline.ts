@@ -1,7 +1,7 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMs } from '../basics/time/duration.ts'
 import { integerWithin } from '../basics/checks/options.ts'
+import { type Duration, toMs } from '../basics/time/duration.ts'
 import { pause } from '../basics/time/pause.ts'
 import { startTimer } from '../basics/time/start-timer.ts'
 import { STOP_MS, within } from '../basics/time/within.ts'

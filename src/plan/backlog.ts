@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integerWithin } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 
 /** When a pipeline warns of what its queue has, by the event `queue.backlog` and a line in the log. */

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import type { Duration } from '../basics/time/duration.ts'
 import { integer, integerWithin } from '../basics/checks/options.ts'
+import type { Duration } from '../basics/time/duration.ts'
 import type { Chosen, LeasedPipelineOptions, Mode, PipelineOptions, PipelinePlan } from './options.ts'
 import { MODES, resolvePipeline } from './resolve.ts'
 

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { toMsWithin } from '../basics/time/duration.ts'
 import { integer } from '../basics/checks/options.ts'
+import { toMsWithin } from '../basics/time/duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { MAX_ATTEMPTS, retryPolicy } from '../retry-policy.ts'
 import { checkGroupName, groupQueue } from '../streams.ts'

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
-import { startTimer } from '../basics/time/start-timer.ts'
 import { untilAborted } from '../basics/promises/until-aborted.ts'
+import { startTimer } from '../basics/time/start-timer.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'

@@ -1,7 +1,7 @@
 import { checkId } from '../basics/checks/check-id.ts'
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integer } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 import { MAX_ATTEMPTS } from '../retry-policy.ts'
 import type { ClaimTerms } from '../table/pull/take.ts'

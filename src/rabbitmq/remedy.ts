@@ -1,7 +1,7 @@
 import { unescape as decode } from 'node:querystring'
-import { withAdvice } from '../basics/words/sentences.ts'
 import { codeOf } from '../basics/errors/sql-state.ts'
 import { wordsOf } from '../basics/errors/words-of.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { SluiceError } from '../errors.ts'
 
 /** An error of the client, as OPTION_INVALID with what to do where the server answers, and waits for a change by hand. */

@@ -1,7 +1,7 @@
 import type { RedisOptions as ClientOptions } from 'ioredis'
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integer, LARGEST_INTEGER } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected } from '../errors.ts'
 import type { OutgoingMessage } from '../relay/destination.ts'
 import { type FixedOption, resolveServer, type ServerPlan } from './connect.ts'

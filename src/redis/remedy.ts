@@ -1,5 +1,5 @@
-import { withAdvice } from '../basics/words/sentences.ts'
 import { wordsOf } from '../basics/errors/words-of.ts'
+import { withAdvice } from '../basics/words/sentences.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 
 /** An error of the client, as OPTION_INVALID where the server answers, and waits for a change by hand. */

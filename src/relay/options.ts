@@ -1,7 +1,7 @@
 import { kindOf } from '../basics/adapter-kinds.ts'
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integer, LARGEST_INTEGER } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { PipelineOptions, TransactionalPlan } from '../plan/options.ts'
 import { resolveTransactional } from '../plan/resolve.ts'

@@ -1,6 +1,6 @@
+import type { UnavailableCause } from '../basics/errors/unavailable-cause.ts'
 import { closed, opened } from '../basics/promises/opened.ts'
 import { pause } from '../basics/time/pause.ts'
-import type { UnavailableCause } from '../basics/errors/unavailable-cause.ts'
 import type { Outlet, Passage } from '../handle/consumption.ts'
 import type { PeerState } from '../statistics/peer-state.ts'
 import { readSource } from '../table/session/source.ts'

@@ -8,8 +8,8 @@ import {
   takeUntil,
 } from 'rxjs'
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integerWithin } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 
 /** How `groupWithin` groups. */
 export interface GroupOptions {

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { integer } from '../basics/checks/options.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { type EnqueueOptions, SCHEDULED_OPTIONS } from '../message-options.ts'

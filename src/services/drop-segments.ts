@@ -1,5 +1,5 @@
-import { pause } from '../basics/time/pause.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/errors/sql-state.ts'
+import { pause } from '../basics/time/pause.ts'
 import type { Execute } from '../table/statement.ts'
 import { detachSegment, dropSegment, type LeavingSegment, lockLeaving, readLeaving } from '../table/stream/segments.ts'
 

@@ -1,4 +1,3 @@
-import { Gathered } from './gathered.ts'
 import { pause } from '../basics/time/pause.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import {
@@ -9,6 +8,7 @@ import {
   readCalledEndpoints,
 } from '../table/endpoint/call-endpoints.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
+import { Gathered } from './gathered.ts'
 
 /** What reading and noting need. */
 export interface EndpointCallsOptions {

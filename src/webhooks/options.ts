@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/checks/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { given } from '../basics/given.ts'
+import { type Duration, toMsWithin } from '../basics/time/duration.ts'
 import { OUTBOUND_OPTIONS, type OutboundOptions, type OutboundPlan, resolveOutbound } from '../outbound/options.ts'
 import type { LeasedPipelineOptions, LeasedPlan } from '../plan/options.ts'
 import { resolveLeased } from '../plan/resolve.ts'

@@ -66,7 +66,9 @@ describe('a page', () => {
     ['throws', () => raise(new Error('no log'))],
     ['is async, and rejects', () => Promise.reject(new Error('no log'))],
   ] as const)('answers also if onError %s', async ([, onError], { sluice }) => {
-    const answer = await new TestPage(sluice, { authorize: () => raise(new Error('no session store')), onError }).send('/')
+    const answer = await new TestPage(sluice, { authorize: () => raise(new Error('no session store')), onError }).send(
+      '/',
+    )
     expect(answer.status).toBe(500)
   })
 

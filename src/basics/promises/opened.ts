@@ -1,6 +1,6 @@
 import { pause } from '../time/pause.ts'
-import { untilAborted } from './until-aborted.ts'
 import { within } from '../time/within.ts'
+import { untilAborted } from './until-aborted.ts'
 
 /** A connection of an adapter. */
 export interface Closable {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { Operate, WhichMessage } from '../../index.ts'
-import { parse } from './options.ts'
 import { CommandRefusal } from '../report-error.ts'
+import { parse } from './options.ts'
 
 /** What an argument or option that names a message says of it. */
 export const MESSAGE_ID = 'the id of the message; in the queue of a group also its event, as in orders/7'

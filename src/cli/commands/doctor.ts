@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { counted } from '../../basics/words/sentences.ts'
-import { operating } from '../connect.ts'
 import { parse } from '../arguments/options.ts'
+import { operating } from '../connect.ts'
 import { type JsonOptions, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatFindings } from '../show/findings.ts'

@@ -1,12 +1,12 @@
 import type { Command } from 'commander'
 import { nearest } from '../../basics/words/nearest.ts'
 import type { Explanation, Operate } from '../../index.ts'
-import { operating } from '../connect.ts'
 import { parse } from '../arguments/options.ts'
+import { MESSAGE_ID } from '../arguments/which-message.ts'
+import { operating } from '../connect.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../output.ts'
 import { CommandRefusal } from '../report-error.ts'
 import { formatExplanation } from '../show/explanation.ts'
-import { MESSAGE_ID } from '../arguments/which-message.ts'
 
 interface ExplainOptions extends JsonOptions {
   readonly dedupeKey?: string

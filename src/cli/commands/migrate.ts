@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import { durationWords } from '../../basics/time/duration-words.ts'
 import { wordsOf } from '../../basics/errors/words-of.ts'
+import { durationWords } from '../../basics/time/duration-words.ts'
 import { checkMigration } from '../../migrate/check.ts'
 import { migrate, migrationSql } from '../../migrate/migrate.ts'
 import type { SluiceEvent } from '../../telemetry/events.ts'

@@ -1,5 +1,5 @@
-import { toMs } from '../../basics/time/duration.ts'
 import { LARGEST_INTEGER } from '../../basics/checks/options.ts'
+import { toMs } from '../../basics/time/duration.ts'
 import { SluiceError } from '../../errors.ts'
 import {
   ENQUEUE_OUTCOMES,

@@ -1,7 +1,12 @@
 import { checkId } from '../../basics/checks/check-id.ts'
 import { LARGEST_INTEGER } from '../../basics/checks/options.ts'
 import type { QueueDefinitions, QueueName } from '../../queues.ts'
-import { type CompletedMessage, type HistoryPage, readCompleted, readHistory } from '../../table/operate/messages/history.ts'
+import {
+  type CompletedMessage,
+  type HistoryPage,
+  readCompleted,
+  readHistory,
+} from '../../table/operate/messages/history.ts'
 import type { Operations } from '../operations.ts'
 import { count, cursorByTime, instant, limit, readFields, text } from '../options.ts'
 

@@ -1,12 +1,13 @@
 import { checkId } from '../../basics/checks/check-id.ts'
 import { checkKeys } from '../../basics/checks/check-keys.ts'
-import { toMs } from '../../basics/time/duration.ts'
 import { dateOf } from '../../basics/checks/options.ts'
+import { toMs } from '../../basics/time/duration.ts'
 import { pause } from '../../basics/time/pause.ts'
 import { keyOf } from '../../enqueue/dedupe.ts'
 import type { MessageRules } from '../../enqueue/read-message.ts'
 import { expected, SluiceError } from '../../errors.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../../queues.ts'
+import { type Explanation, explainMessage } from '../../table/operate/explanations.ts'
 import {
   type CancelAnswer,
   type ChangeAnswer,
@@ -18,9 +19,12 @@ import {
   rescheduleMessage,
   runMessageNow,
 } from '../../table/operate/messages/change-message.ts'
-import { type Explanation, explainMessage } from '../../table/operate/explanations.ts'
 import { type KnownMessage, readKnownMessage } from '../../table/operate/messages/known-message.ts'
-import { listMessages, listMessagesWithoutPayloads, type MessagePage } from '../../table/operate/messages/message-pages.ts'
+import {
+  listMessages,
+  listMessagesWithoutPayloads,
+  type MessagePage,
+} from '../../table/operate/messages/message-pages.ts'
 import {
   type ListedMessage,
   type MessageStatus,
@@ -28,10 +32,10 @@ import {
   readMessageStatus,
 } from '../../table/operate/messages/message-status.ts'
 import type { Execute } from '../../table/statement.ts'
-import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
-import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import type { Operations } from '../operations.ts'
 import { limit, readFields } from '../options.ts'
+import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
+import { MESSAGES_FILTER, type MessagesOptions } from './messages-options.ts'
 import { readWhich, type WhichMessage } from './which-message.ts'
 
 /** `sluice.operate.messages`: messages that are not dead. */

@@ -1,18 +1,18 @@
 import { type Duration, toMsWithin } from '../../basics/time/duration.ts'
 import { expected } from '../../errors.ts'
 import { checkQueueName, type QueueDefinitions, type QueueName } from '../../queues.ts'
+import { type Explanation, explainQueue } from '../../table/operate/explanations.ts'
+import { clearSome, freeSomeKeys } from '../../table/operate/messages/change-message.ts'
 import { type QueueActivity, readActivity } from '../../table/operate/queues/activity.ts'
 import { type BacklogSample, readBacklogHistory } from '../../table/operate/queues/backlog-history.ts'
 import { type QueueBacklog, readBacklogs } from '../../table/operate/queues/backlogs.ts'
-import { clearSome, freeSomeKeys } from '../../table/operate/messages/change-message.ts'
-import { type Explanation, explainQueue } from '../../table/operate/explanations.ts'
 import { type LimitStatus, readLimits } from '../../table/operate/queues/limit-status.ts'
 import type { Moved } from '../../table/operate/queues/move-messages.ts'
 import { pauseQueue, resumeQueue } from '../../table/operate/queues/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../../table/operate/queues/queue-status.ts'
-import { inSteps, moveInSteps } from './in-steps.ts'
 import type { Operations } from '../operations.ts'
 import { flag, type Reader, readFields } from '../options.ts'
+import { inSteps, moveInSteps } from './in-steps.ts'
 import {
   CHANGE,
   PAUSE,

@@ -1,6 +1,6 @@
 import { checkKeys } from '../../basics/checks/check-keys.ts'
-import { toMsWithin } from '../../basics/time/duration.ts'
 import { integerWithin } from '../../basics/checks/options.ts'
+import { toMsWithin } from '../../basics/time/duration.ts'
 import { separated } from '../../basics/words/words.ts'
 import { expected } from '../../errors.ts'
 import { QUEUE_SETTINGS, type QueueSetting, type QueueSettingsInput, type SettingName } from '../../queue-settings.ts'

@@ -21,6 +21,9 @@ import {
   readGroupPartitions,
   readGroups,
 } from '../../table/stream/stream-status.ts'
+import type { Operations } from '../operations.ts'
+import { readFields } from '../options.ts'
+import { CHANGE, PAUSE, type QueueChangeOptions } from '../queues/queue-settings.ts'
 import {
   GROUP,
   RETRY,
@@ -30,9 +33,6 @@ import {
   type SeekResult,
   type StreamGroupOptions,
 } from './group-options.ts'
-import type { Operations } from '../operations.ts'
-import { readFields } from '../options.ts'
-import { CHANGE, PAUSE, type QueueChangeOptions } from '../queues/queue-settings.ts'
 import { offsetOf, type StreamOffset } from './stream-offset.ts'
 
 /** `sluice.groups`, and `sluice.operate.groups` */

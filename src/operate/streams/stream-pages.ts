@@ -1,6 +1,6 @@
+import { codeOf } from '../../basics/errors/sql-state.ts'
 import { Backoff } from '../../basics/time/backoff.ts'
 import { pause } from '../../basics/time/pause.ts'
-import { codeOf } from '../../basics/errors/sql-state.ts'
 import { isSluiceError } from '../../errors.ts'
 import type { Execute } from '../../table/statement.ts'
 import {

@@ -1,6 +1,6 @@
+import { candidateSlots, orderedClaim } from './candidate-slots.ts'
 import { CLAIMED_COLUMNS, lockingClaim } from './claim.ts'
 import { isDue } from './is-due.ts'
-import { candidateSlots, orderedClaim } from './candidate-slots.ts'
 import { slotContext } from './slot-context.ts'
 
 /**

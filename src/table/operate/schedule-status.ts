@@ -1,8 +1,8 @@
 import { type RowOptions, SCHEDULED_OPTIONS } from '../../message-options.ts'
+import { dateOrNull, microseconds } from '../dates.ts'
 import { optionColumn } from '../enqueue/option-column.ts'
 import { bool, type Columns, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
 import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
-import { dateOrNull, microseconds } from '../dates.ts'
 
 /**
  * A schedule: a row of `sluice.schedules`. It also has the options of its messages, as in {@link ScheduleDefinition},

@@ -1,5 +1,5 @@
-import { FAILURES, type Failure } from '../operate/messages/failures.ts'
 import { dateOrNull, microseconds } from '../dates.ts'
+import { FAILURES, type Failure } from '../operate/messages/failures.ts'
 import { bool, date, duration, nullable, number, shape, text } from '../shape.ts'
 import { booleanOf, type Execute, numberOf, numberOrNull, type Row, statement, textOrNull } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'

@@ -2,7 +2,7 @@ import { describe, expect, inject } from 'vitest'
 import { claim } from '../../../src/table/claim/claim.ts'
 import { claimAgain } from '../../../src/table/claim/claim-again.ts'
 import { leaseOf } from '../../../src/table/claim/lease.ts'
-import { bottomOf, type ClaimSession, idsOf, put, test as base } from '../../support/rows/claim-session.ts'
+import { test as base, bottomOf, type ClaimSession, idsOf, put } from '../../support/rows/claim-session.ts'
 import { postponeMessages } from '../../support/rows/write-settled.ts'
 
 const LEASE = { lease: leaseOf(7, 1), ms: 600_000, serverVersion: inject('serverVersion') }

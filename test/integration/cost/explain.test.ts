@@ -82,7 +82,11 @@ const COSTS: readonly {
     send: () => (execute) => explainQueue(execute, 'closed'),
     buffers: 700,
   },
-  { name: 'a queue with 10,000 that have failed', send: () => (execute) => explainQueue(execute, 'failed'), buffers: 1_500 },
+  {
+    name: 'a queue with 10,000 that have failed',
+    send: () => (execute) => explainQueue(execute, 'failed'),
+    buffers: 1_500,
+  },
   { name: 'a queue with 1,000 in flight', send: () => (execute) => explainQueue(execute, 'limited'), buffers: 11_000 },
   { name: 'a queue with tenants', send: () => (execute) => explainQueue(execute, 'tenants'), buffers: 700 },
   { name: 'the queue of a group', send: () => (execute) => explainQueue(execute, 'log:all'), buffers: 350 },

@@ -89,18 +89,21 @@ describe('what a handler throws', () => {
     },
   )
 
-  test.for(thrown)('ends the pipeline that onError stops for it, and a log says so: %s', async ([, make], { database, queue }) => {
-    const lines: string[] = []
-    const write = (line: string) => void lines.push(line)
-    const sluice = startTestSluice(database, { log: { info: write, warn: write, error: write } })
-    await put(sluice, queue, ['hostile'])
-    const running = sluice
-      .pipeline(queue, { ...LATER, onError: () => 'stop' })
-      .handle(() => raise(make()))
-      .start()
-    await running.ended
-    expect(lines.filter((line) => line.includes('was stopped by onError'))).toHaveLength(1)
-  })
+  test.for(thrown)(
+    'ends the pipeline that onError stops for it, and a log says so: %s',
+    async ([, make], { database, queue }) => {
+      const lines: string[] = []
+      const write = (line: string) => void lines.push(line)
+      const sluice = startTestSluice(database, { log: { info: write, warn: write, error: write } })
+      await put(sluice, queue, ['hostile'])
+      const running = sluice
+        .pipeline(queue, { ...LATER, onError: () => 'stop' })
+        .handle(() => raise(make()))
+        .start()
+      await running.ended
+      expect(lines.filter((line) => line.includes('was stopped by onError'))).toHaveLength(1)
+    },
+  )
 
   test('an error of another Sluice, even STOPPED, is an error like any other', async ({ database, sluice, queue }) => {
     const other = createSluice({ connection: database.url })

@@ -82,7 +82,10 @@ describe('claims that have been round all tenants and found that each has to wai
       if (!(allowed instanceof Allowance)) throw new TypeError('expected to be allowed something')
       expect(await ask(), 'tenants 1401 to 1100').toBe(STEP_MS)
       await giveTokens(database, queue, 'tenant 1050', 1)
-      allowed.took({ rows: [{ options: { tenant: 'tenant 1350', expiresUs: null } }], nowUs: 0 } as unknown as ClaimAnswer)
+      allowed.took({
+        rows: [{ options: { tenant: 'tenant 1350', expiresUs: null } }],
+        nowUs: 0,
+      } as unknown as ClaimAnswer)
       allowed.close()
       expect([await ask(), await ask()], 'tenants 1101 to 1000').toEqual([STEP_MS, STEP_MS])
       expect(await ask()).toBeInstanceOf(Allowance)

@@ -1,7 +1,11 @@
 import { describe, expect } from 'vitest'
-import { deleteDeadLetters, redriveDeadLetters } from '../../../src/table/operate/messages/change-dead-letters.ts'
-import { type DeadLetterMatch, listDeadLetters, summariseDeadLetters } from '../../../src/table/operate/messages/dead-letters.ts'
 import { readClockUs } from '../../../src/table/dates.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../../src/table/operate/messages/change-dead-letters.ts'
+import {
+  type DeadLetterMatch,
+  listDeadLetters,
+  summariseDeadLetters,
+} from '../../../src/table/operate/messages/dead-letters.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bury } from '../../support/rows/operations.ts'
 import type { TestDatabase } from '../../support/servers/database.ts'

@@ -272,20 +272,20 @@ describe('a pause', () => {
 })
 
 describe('a schedule that was resumed, or made in SQL, while no worker ran', () => {
-  test.for([
-    'made',
-    'resumed',
-  ] as const)('makes up for what it has missed since it was %s', async (what, { sluice, database, queue, schedule: name }) => {
-    await database.sql(`SELECT sluice.schedule($1, $2, '{}', every => '1 day', missed => 'all')`, [name, queue])
-    if (what === 'resumed') {
-      await sluice.operate.schedules.pause(name)
-      await sluice.operate.schedules.resume(name)
-    }
-    // As if that had been two days ago.
-    await database.sql(`UPDATE sluice.schedule SET next_at = next_at - interval '48 hours' WHERE name = $1`, [name])
-    await sluice.start()
-    await waitFor(async () => (await enqueuedBy(database, queue)).length === 2, { what: 'two occurrences' })
-  })
+  test.for(['made', 'resumed'] as const)(
+    'makes up for what it has missed since it was %s',
+    async (what, { sluice, database, queue, schedule: name }) => {
+      await database.sql(`SELECT sluice.schedule($1, $2, '{}', every => '1 day', missed => 'all')`, [name, queue])
+      if (what === 'resumed') {
+        await sluice.operate.schedules.pause(name)
+        await sluice.operate.schedules.resume(name)
+      }
+      // As if that had been two days ago.
+      await database.sql(`UPDATE sluice.schedule SET next_at = next_at - interval '48 hours' WHERE name = $1`, [name])
+      await sluice.start()
+      await waitFor(async () => (await enqueuedBy(database, queue)).length === 2, { what: 'two occurrences' })
+    },
+  )
 })
 
 describe('run now', () => {

@@ -6,7 +6,10 @@ import { test } from '../../support/sluice.ts'
 
 test.for([
   ['is_unlocked', `SELECT m.id FROM sluice.message m WHERE sluice_private.is_unlocked(m.xmax, '{"1": 2}')`],
-  ['idle_lease', `UPDATE sluice.message m SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)`],
+  [
+    'idle_lease',
+    `UPDATE sluice.message m SET lease = sluice_private.idle_lease(m.slot, m.lease, m.dedupe_key, m.expires_at)`,
+  ],
   ['rows_of', `SELECT m.id FROM sluice_private.rows_of('q', '{1,2}') m`],
 ])('%s becomes part of the statement that calls it', async ([name = '', statement = ''], { database }) => {
   const plan = await database.sql<{ 'QUERY PLAN': string }>(`EXPLAIN (VERBOSE, COSTS OFF) ${statement}`)

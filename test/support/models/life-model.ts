@@ -196,7 +196,8 @@ export class LifeModel {
     const state = this.stateOf(id)
     if (!waits(state)) return { result: 'refused', state }
     const row = this.row(id)
-    const holds = row.slot !== null && ((row.lease === null && row.tried) || this.holds.of(row)?.ids.includes(id) === true)
+    const holds =
+      row.slot !== null && ((row.lease === null && row.tried) || this.holds.of(row)?.ids.includes(id) === true)
     if (holds && this.lockedSlots.has(row.slot)) return { result: 'busy', state }
     const due = this.now + hours * 60
     if (state === 'ready' && due <= this.now) return { result: 'changed', state }

@@ -6,8 +6,8 @@ import {
   clearSome,
   rescheduleMessage,
 } from '../../../src/table/operate/messages/change-message.ts'
-import { releaseHolds } from '../../../src/table/worker/release-holds.ts'
 import { holdKeys } from '../../../src/table/settle/around.ts'
+import { releaseHolds } from '../../../src/table/worker/release-holds.ts'
 import { type ClaimStep, type ClaimWorld, executeAlone } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Stage } from './stage.ts'

@@ -1,10 +1,10 @@
 import type { Command } from 'commander'
 import { counted } from '../../../basics/words/sentences.ts'
 import type { DeadLetterChoice, DeadLetterFilter, Operate } from '../../../index.ts'
-import { assertConfirmed } from '../../confirm.ts'
-import { operating } from '../../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../../arguments/dead-filter.ts'
 import { didYouMean } from '../../arguments/known-queue.ts'
+import { assertConfirmed } from '../../confirm.ts'
+import { operating } from '../../connect.ts'
 import { note, print, stdoutView } from '../../output.ts'
 import { formatPlan } from '../../show/dead-letters.ts'
 

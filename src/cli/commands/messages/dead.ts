@@ -1,14 +1,14 @@
 import type { Command } from 'commander'
 import type { Operate } from '../../../index.ts'
 import { addCommands } from '../../add-commands.ts'
-import { operating } from '../../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../../arguments/dead-filter.ts'
 import { didYouMean } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
+import { MESSAGE_ID, messageId } from '../../arguments/which-message.ts'
+import { operating } from '../../connect.ts'
 import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../../output.ts'
 import { CommandRefusal } from '../../report-error.ts'
 import { formatDeadLetter, formatDeadLetters, formatGroups } from '../../show/dead-letters.ts'
-import { MESSAGE_ID, messageId } from '../../arguments/which-message.ts'
 import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 
 /** `sluice dead …` */

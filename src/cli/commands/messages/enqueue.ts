@@ -1,10 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { EnqueueResult } from '../../../index.ts'
 import { type Dedupe, ON_DUPLICATE, type OnDuplicate } from '../../../message-options.ts'
-import { withSluice } from '../../connect.ts'
 import { noteUnknown } from '../../arguments/known-queue.ts'
 import { type MessageOptions, messageOptions } from '../../arguments/message-options.ts'
 import { parse } from '../../arguments/options.ts'
+import { withSluice } from '../../connect.ts'
 import { type JsonOptions, print, printJson } from '../../output.ts'
 
 interface EnqueueFlags extends MessageOptions, JsonOptions {

@@ -1,12 +1,12 @@
 import type { Command } from 'commander'
 import type { CancelAnswer, ChangeAnswer, Operate, WhichMessage } from '../../../index.ts'
-import { operating } from '../../connect.ts'
-import { forDead } from './for-dead.ts'
 import { didYouMean } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
+import { eventResolved, namesOf, oneMessage, whichMessage } from '../../arguments/which-message.ts'
+import { operating } from '../../connect.ts'
 import { print } from '../../output.ts'
 import { CommandRefusal } from '../../report-error.ts'
-import { eventResolved, namesOf, oneMessage, whichMessage } from '../../arguments/which-message.ts'
+import { forDead } from './for-dead.ts'
 
 /** `sluice message cancel`, `change`, `reschedule`, `run-now` and `free-key` */
 export function addMessageChanges(message: Command): void {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
-import { operating } from '../../connect.ts'
 import { didYouMean } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
+import { operating } from '../../connect.ts'
 import { type JsonOptions, note, print, printJson, stdoutView, withContent } from '../../output.ts'
 import { COLUMNS_HELP, formatMessages } from '../../show/messages.ts'
 

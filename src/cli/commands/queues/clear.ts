@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
 import { counted } from '../../../basics/words/sentences.ts'
-import { assertConfirmed } from '../../confirm.ts'
-import { operating } from '../../connect.ts'
 import { assertKnown } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
-import { note, print } from '../../output.ts'
 import { addWaitingFilter, type WaitingFilterOptions, waitingFilterOf } from '../../arguments/waiting-filter.ts'
+import { assertConfirmed } from '../../confirm.ts'
+import { operating } from '../../connect.ts'
+import { note, print } from '../../output.ts'
 
 interface ClearOptions extends WaitingFilterOptions {
   readonly freeKeys?: true

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { durationWords } from '../../../basics/time/duration-words.ts'
 import type { QueueActivity } from '../../../index.ts'
-import { operating } from '../../connect.ts'
 import { didYouMean } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
+import { operating } from '../../connect.ts'
 import { type JsonOptions, note, print, printJson, stdoutView } from '../../output.ts'
 import { formatTable, type TableColumn } from '../../show/table.ts'
 

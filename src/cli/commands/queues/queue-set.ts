@@ -8,9 +8,9 @@ import {
   type SettingName,
   type StoredRetry,
 } from '../../../queue-settings.ts'
-import { operating } from '../../connect.ts'
 import { assertKnown, assertKnownOrConfirmed } from '../../arguments/known-queue.ts'
 import { parse } from '../../arguments/options.ts'
+import { operating } from '../../connect.ts'
 import { print } from '../../output.ts'
 import { settingsText } from '../../show/queue-settings.ts'
 import { BY, whoever } from '../../whoever.ts'

@@ -1,8 +1,8 @@
 import { date, duration, nullable, number, type Shape, shape, text } from '../../shape.ts'
 import { type Execute, numberOf, type Statement, statement, textOf, textOrNull } from '../../statement.ts'
+import { earlier, type TimeCursor } from '../time-cursor.ts'
 import { FAILURES, type Failure } from './failures.ts'
 import { type Content, ENVELOPE, STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
-import { earlier, type TimeCursor } from '../time-cursor.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {

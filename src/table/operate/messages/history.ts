@@ -1,8 +1,8 @@
+import { microseconds } from '../../dates.ts'
 import { constant, date, duration, nullable, number, shape } from '../../shape.ts'
 import { type Execute, statement, textOf, textOrNull } from '../../statement.ts'
-import { microseconds } from '../../dates.ts'
-import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 import { earlier, type TimeCursor } from '../time-cursor.ts'
+import { STORED_MESSAGE, type StoredMessage } from './stored-message.ts'
 
 /** A message that has succeeded, in a queue that keeps its history: a row of `sluice.completed`. */
 export interface CompletedMessage extends StoredMessage {
