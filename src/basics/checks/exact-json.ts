@@ -44,7 +44,7 @@ function isExact(value: number, source: string): boolean {
 /** '-90.10e2' → '901' and 1: the digits without zeros around them, and the power of ten of the last one. */
 function decimalOf(text: string): { readonly digits: string; readonly exponent: number } {
   const [mantissa = '', exponent = '0'] = text.toLowerCase().split('e')
-  const [whole = '', fraction = ''] = mantissa.replace('-', '').split('..')
+  const [whole = '', fraction = ''] = mantissa.replace('-', '').split('.')
   const all = `${whole}${fraction}`.replace(/^0+/, '')
   let end = all.length
   while (all[end - 1] === '0') end -= 1

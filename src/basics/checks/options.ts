@@ -3,7 +3,7 @@ import { expected, SluiceError } from '../../errors.ts'
 /** What a column of the type integer holds at most. */
 export const LARGEST_INTEGER = 2_147_483_647
 
-/** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`../..`most`. */
+/** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`..`most`. */
 export function integer<Default extends number | null>(
   what: string,
   value: unknown,
@@ -15,7 +15,7 @@ export function integer<Default extends number | null>(
   return value === undefined ? byDefault : integerWithin(what, value, least, most, remedy)
 }
 
-/** @throws SluiceError OPTION_INVALID for anything but an integer in `least`../..`most`. */
+/** @throws SluiceError OPTION_INVALID for anything but an integer in `least`..`most`. */
 export function integerWithin(what: string, value: unknown, least: number, most: number, remedy?: string): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
   throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value, remedy)

@@ -47,7 +47,7 @@ export const parse = {
     try {
       return exactJson(text, 'JSON')
     } catch (error) {
-      if (!isSluiceError(error)) throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'..')
+      if (!isSluiceError(error)) throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'.')
       throw new InvalidArgumentError(`${error.message}.`)
     }
   },

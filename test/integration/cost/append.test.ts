@@ -7,7 +7,7 @@ import type { TestDatabase } from '../../support/servers/database.ts'
 const test = base
   .extend('stream', async ({ counted, database, queue }) => {
     const { sluice } = counted
-    const stream = queue.replaceAll('..', '-')
+    const stream = queue.replaceAll('.', '-')
     await sluice.streams.set(stream)
     await sluice.append(sluice.ownTransaction, stream, {})
     await database.sql('SELECT')

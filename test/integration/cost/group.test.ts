@@ -9,7 +9,7 @@ import { raise } from '../../support/steps.ts'
 /** A client of the application's, and a stream of one partition with a group that begins at its start. */
 const test = base
   .extend('stream', async ({ database, queue }) => {
-    const stream = queue.replaceAll('..', '-')
+    const stream = queue.replaceAll('.', '-')
     await database.sql('SELECT sluice.create_stream($1, 1::smallint)', [stream])
     await database.sql(`SELECT sluice.create_group($1, 'all', '{0}')`, [stream])
     return stream

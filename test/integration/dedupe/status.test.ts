@@ -132,7 +132,7 @@ describe('pruning', () => {
     const states = Object.keys(KEY_STATES).filter((name) => name !== 'nobody') as KeyState[]
     await Promise.all(
       states.map((name) =>
-        KEY_STATES[name]({ database, sluice, queue: `${queue}.${name.replaceAll(/\W/g, '..')}` }, 'reject'),
+        KEY_STATES[name]({ database, sluice, queue: `${queue}.${name.replaceAll(/\W/g, '.')}` }, 'reject'),
       ),
     )
     expect(await count(database)).toEqual({ keys: states.length, windows: 2 })

@@ -465,7 +465,7 @@ describe('wake-ups', () => {
     await tx.query(`SET LOCAL track_functions = 'pl'`)
     await tx.query(
       `INSERT INTO sluice.message (queue, payload)
-       SELECT CASE n % 3 WHEN 0 THEN $1 ELSE $1 || '..' || n % 3 END, to_jsonb(n) FROM generate_series(1, 300) AS n`,
+       SELECT CASE n % 3 WHEN 0 THEN $1 ELSE $1 || '.' || n % 3 END, to_jsonb(n) FROM generate_series(1, 300) AS n`,
       [queue],
     )
     // The calls of the transaction before may not have been counted elsewhere yet.
@@ -495,7 +495,7 @@ describe('wake-ups', () => {
     )
     await tx.query(
       `INSERT INTO sluice.message (queue, payload, due_at)
-       SELECT $1 || '..' || n % 4, to_jsonb(n), clock_timestamp() + CASE WHEN n % 4 = 2 THEN interval '1 day' ELSE '0' END
+       SELECT $1 || '.' || n % 4, to_jsonb(n), clock_timestamp() + CASE WHEN n % 4 = 2 THEN interval '1 day' ELSE '0' END
        FROM generate_series(1, 40) AS n`,
       [queue],
     )

@@ -414,7 +414,7 @@ test('schedules that fail hold no later one up, however many they are', async ({
   await database.sql('INSERT INTO sluice.queue (queue, payload_limit_bytes) VALUES ($1, 10)', [`${queue}.small`])
   await database.sql(
     `INSERT INTO sluice.schedule (name, queue, every_ms, payload, next_at, planned)
-     SELECT $1::text || '..' || i, $2, 86400000, '"long enough"', date_trunc('milliseconds', clock_timestamp()) - interval '1 s', true
+     SELECT $1::text || '.' || i, $2, 86400000, '"long enough"', date_trunc('milliseconds', clock_timestamp()) - interval '1 s', true
      FROM generate_series(1, 101) i`,
     [name, `${queue}.small`],
   )

@@ -20,7 +20,7 @@ import { waitFor } from '../../support/wait.ts'
 
 const MIGRATION = readdirSync(new URL('../../../migrations/', import.meta.url))
   .filter((file) => file.endsWith('.sql'))
-  .map((file) => readFileSync(new URL(`../../migrations/${file}`, import.meta.url), 'utf8'))
+  .map((file) => readFileSync(new URL(`../../../migrations/${file}`, import.meta.url), 'utf8'))
   .join('\n')
 
 /**
@@ -294,7 +294,7 @@ async function boundTo({ pool }: TestDatabase, schema: string, what: string): Pr
   try {
     await client.query('BEGIN; SET LOCAL search_path = pg_catalog')
     const { rows } = await client.query<{ bound: string }>(
-      `SELECT DISTINCT replace(pg_describe_object(d.refclassid, d.refobjid, 0), $1 || '..', '') AS bound
+      `SELECT DISTINCT replace(pg_describe_object(d.refclassid, d.refobjid, 0), $1 || '.', '') AS bound
        FROM pg_depend d
        LEFT JOIN pg_proc f ON d.refclassid = 'pg_proc'::regclass AND f.oid = d.refobjid
        LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid

@@ -11,7 +11,7 @@ const COMING_FROM = 'docs/guides/coming-from'
 const SHELVES = ['docs/start', 'docs/guides', COMING_FROM, 'docs/reference', 'docs/internals']
 const API = 'docs/reference/api'
 const PAGES = [
-  '..',
+  '.',
   'docs',
   ...SHELVES,
   API,
@@ -292,7 +292,7 @@ function firstCells(page: string): readonly string[] {
 function callsOf(cell: string): readonly string[] {
   const names = [...cell.matchAll(/`([\w.]+)[^`]*`/g)].map(([, name = '']) => name)
   const noun = names[0]?.match(/^\w+\./)?.[0] ?? ''
-  return names.map((name) => (name.includes('..') ? name : noun + name))
+  return names.map((name) => (name.includes('.') ? name : noun + name))
 }
 
 /** Programs of a page import one another; those of the five steps are one project. */

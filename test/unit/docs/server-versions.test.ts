@@ -12,7 +12,7 @@ test('the README says which versions of PostgreSQL were tried: those that the te
   const tried = Object.values(SERVER_PACKAGES).map((name) => /(\d+\.\d+)\.\d/.exec(installed[name] ?? '')?.[1])
   const said = /tried with ([^;]+?)\. No extension/.exec(read('README.md').replaceAll(/\s+/g, ' '))?.[1]
   expect(said?.split(/, | and /)).toEqual(tried)
-  expect(Object.keys(SERVER_PACKAGES)).toEqual(tried.map((version) => version?.split('..')[0]))
+  expect(Object.keys(SERVER_PACKAGES)).toEqual(tried.map((version) => version?.split('.')[0]))
 })
 
 function read(file: string): string {

@@ -53,7 +53,7 @@ const CALLS = [
   ["sluice.endpoints.enable('emails', 'acme')", '(method) enable(queue: "emails" | "reports", '],
 ] as const
 
-const HEAD = `import { createSluice, queueOf, type Destination } from '../../../src/index.ts'
+const HEAD = `import { createSluice, queueOf, type Destination } from '../../src/index.ts'
 declare const to: Destination
 const queues = { emails: queueOf<{ to: string }>(), reports: {} }
 const sluice = createSluice({ connection: '', queues, streams: { orders: {} } })
@@ -72,7 +72,7 @@ beforeAll(async () => {
   writeFileSync(path, text)
   writeFileSync(
     join(folder, 'tsconfig.json'),
-    JSON.stringify({ extends: '../../../tsconfig.json', include: ['calls.ts'] }),
+    JSON.stringify({ extends: '../../tsconfig.json', include: ['calls.ts'] }),
   )
   uri = pathToFileURL(path).href
   server = new LanguageServer()

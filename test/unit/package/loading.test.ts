@@ -53,7 +53,7 @@ test.for([
   ['Kafka', 'kafka', '@platformatic/kafka'],
   ['Redis', 'redis', 'ioredis'],
 ])('the destination of %s loads its client', async ([, entry, client]) => {
-  const url = JSON.stringify(new URL(`../../src/${entry}.ts`, import.meta.url).href)
+  const url = JSON.stringify(new URL(`../../../src/${entry}.ts`, import.meta.url).href)
   const packages = await packagesOf(`import ${url}`)
   expect(packages).toContain(client)
   for (const other of ['rxjs', 'pg', 'kysely']) expect(packages).not.toContain(other)

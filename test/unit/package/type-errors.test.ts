@@ -93,7 +93,7 @@ import type { Knex } from 'knex'
 import type { Kysely } from 'kysely'
 import type pg from 'pg'
 import type postgres from 'postgres'
-import { createSluice, queueOf } from '../../../src/index.ts'
+import { createSluice, queueOf } from '../../src/index.ts'
 interface Tables { user: { id: string } }
 declare const pool: pg.Pool
 declare const kysely: Kysely<Tables>
@@ -114,7 +114,7 @@ beforeAll(async () => {
   const folder = mkdtempSync(join(ROOT, '.tmp/type-errors-'))
   try {
     writeFileSync(join(folder, 'calls.ts'), `${HEAD}\n${WRONG.map(([call]) => `  ${call},`).join('\n')}\n]\n`)
-    const configuration = { extends: '../../../tsconfig.json', include: ['calls.ts'] }
+    const configuration = { extends: '../../tsconfig.json', include: ['calls.ts'] }
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(configuration))
     const tsc = join(ROOT, 'node_modules/.bin/tsc')
     const { stdout } = await promisify(execFile)(tsc, ['-p', folder]).catch((error: { stdout: string }) => error)

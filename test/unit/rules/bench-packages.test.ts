@@ -18,5 +18,5 @@ test('the queues of the benchmark bring the version of the driver that Sluice ha
 })
 
 function read(file: string): Lock {
-  return JSON.parse(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8'))
+  return JSON.parse(readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8'))
 }

@@ -153,7 +153,7 @@ function readSources(): readonly Source[] {
 }
 
 function resolve(from: string, target: string): string {
-  return target.startsWith('..') ? posix.join(dirname(from), target) : target
+  return target.startsWith('.') ? posix.join(dirname(from), target) : target
 }
 
 function isSource(target: string): boolean {

@@ -73,5 +73,5 @@ test('tests have their twins where this file finds them', () => {
 })
 
 function read(file: string): string {
-  return readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+  return readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8')
 }

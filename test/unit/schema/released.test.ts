@@ -26,7 +26,7 @@ function faultOf({ released, schema, packageVersion, changelog }: Sources): stri
   return undefined
 }
 
-const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+const read = (file: string) => readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8')
 
 test('the schema of a released version stays as it is', () => {
   const { version: packageVersion } = JSON.parse(read('package.json'))

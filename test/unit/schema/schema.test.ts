@@ -13,7 +13,7 @@ test.for([
   ['migrations/0001_sluice.sql', 'sql'],
   ['src/table/schema-build.ts', 'source'],
 ] as const)('%s is what the files of schema/ give: npm run build:schema writes it', ([file, part]) => {
-  const text = readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+  const text = readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8')
   expect(text === joinedSchema()[part], `expected ${file} as npm run build:schema writes it`).toBe(true)
 })
 

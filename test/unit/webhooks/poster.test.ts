@@ -89,7 +89,7 @@ describe('a request', () => {
     const receiver = await startReceiver()
     receiver.answer = (_, response) => {
       response.writeHead(200)
-      const trickle = setInterval(() => response.write('..'), 50)
+      const trickle = setInterval(() => response.write('.'), 50)
       response.once('close', () => clearInterval(trickle))
     }
     const answer = await posterFor(receiver, { timeout: '1s' }).post(requestTo(receiver.url), going)

@@ -124,7 +124,7 @@ WITH reach AS MATERIALIZED (
     ORDER BY c.completed_at DESC, c.id DESC OFFSET ${HISTORY_REACH - 1} LIMIT 1
   ) l ON true
 )
-SELECT CASE WHEN r.id IS NOT NULL THEN pg_catalog.concat(${microseconds('r.completed_at')}, '..', r.id) END AS reach, c.*
+SELECT CASE WHEN r.id IS NOT NULL THEN pg_catalog.concat(${microseconds('r.completed_at')}, '.', r.id) END AS reach, c.*
 FROM reach r LEFT JOIN LATERAL (
   SELECT ${COMPLETED.columns('c')}
   FROM sluice.completed c
