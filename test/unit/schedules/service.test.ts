@@ -69,7 +69,7 @@ describe('the service of schedules', () => {
     service.due(0)
     await vi.advanceTimersByTimeAsync(0)
     const looked = await server.next()
-    looked.answer([{ ...ROW, planned: false, next_us: '1000000000500000', now_us: '1000000095500000' }])
+    looked.answer([{ ...ROW, planned: false, next_us: '1000000500000', now_us: '1000095500000' }])
     const planned = await server.next()
     expect(planned.statement).toBe('sluice_schedule_plan')
     expect(planned.params).toEqual(['tick', '7', iso(1_000_010_000)])
