@@ -3353,7 +3353,7 @@ BEGIN
   END LOOP;
   round_from := coalesce(round_from, began);
   IF cardinality(tenants) < most_tenants AND waiting < 200
-     OR CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END THEN
+     OR (CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END) THEN
     round_from := NULL;
   END IF;
   of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));
@@ -12977,7 +12977,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '8a22c4990e3f'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '00072cb0f93c'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

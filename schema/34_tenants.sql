@@ -208,7 +208,7 @@ BEGIN
   END LOOP;
   round_from := coalesce(round_from, began);
   IF cardinality(tenants) < most_tenants AND waiting < 200
-     OR CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END THEN
+     OR (CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END) THEN
     round_from := NULL;
   END IF;
   of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));
