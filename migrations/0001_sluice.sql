@@ -3282,13 +3282,15 @@ $$;
 -- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
 -- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
 -- much as the tenants that it visits. Tenants that have nothing due, or are endpoints that nothing may be sent to now, cost
--- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. If the
+-- little, and those that wait for their limit more: after 200 of these it ends, and the next claim goes on there. wait_ms is
+-- of the tenants that it has visited. round_from: where the claims began that have found nothing since; null: with this one.
+-- It returns null once all tenants have been visited from there: only then is it known how long all of them wait. If the
 -- tenants could take more than the claim asks for, each gets the same share. What is left over goes to the first tenants,
 -- one each, and the next claim begins behind them. others: how many messages without a tenant may be claimed. They have a
 -- share like that of a tenant, rounded by chance, if there are so many.
 CREATE FUNCTION sluice_private.pick_tenants(
-  queue text, most integer, settings sluice.queue, others integer, INOUT turn text, OUT tenants text[], OUT shares integer[],
-  OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
+  queue text, most integer, settings sluice.queue, others integer, INOUT turn text, INOUT round_from text,
+  OUT tenants text[], OUT shares integer[], OUT wait_ms double precision, OUT wrapped boolean, OUT of_others integer
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3347,8 +3349,10 @@ BEGIN
     END LOOP;
     EXIT WHEN cardinality(tenants) = most_tenants OR waiting = 200;
   END LOOP;
-  IF waiting = 200 THEN
-    wait_ms := least(wait_ms, 100);
+  round_from := coalesce(round_from, began);
+  IF cardinality(tenants) < most_tenants AND waiting < 200
+     OR round_from > began AND (wrapped OR round_from <= turn) OR wrapped AND round_from <= turn THEN
+    round_from := NULL;
   END IF;
   of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));
   extra := (most - of_others) % greatest(1, cardinality(tenants));
@@ -3404,10 +3408,11 @@ $$;
 -- Shares a claim out among tenants, and messages without one. A worker claims messages with ordering keys by statements of its
 -- own, which remember the rows behind a closed key, where a function would walk them each time. So it gives keyed_share: how
 -- many of them a claim may take instead of others when messages without a tenant have their turn; 0: they have just had it.
--- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now.
+-- keyed: the claim is of them alone: 'turn', or 'only' because nothing else may be claimed now. round_from: see
+-- sluice_private.pick_tenants.
 CREATE FUNCTION sluice_private.share_out(
-  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, settings sluice.queue, OUT granted integer,
-  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
+  queue text, most integer, INOUT turn text, apart boolean, keyed_share integer, INOUT round_from text, settings sluice.queue,
+  OUT granted integer, OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3441,9 +3446,9 @@ BEGIN
     shares := '{}';
     wrapped := false;
   ELSE
-    SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped, p.of_others
-    INTO tenants, shares, turn, wait_ms, wrapped, of_others
-    FROM sluice_private.pick_tenants(queue, most, settings, others, turn) p;
+    SELECT p.tenants, p.shares, p.turn, p.round_from, p.wait_ms, p.wrapped, p.of_others
+    INTO tenants, shares, turn, round_from, wait_ms, wrapped, of_others
+    FROM sluice_private.pick_tenants(queue, most, settings, others, turn, round_from) p;
   END IF;
   PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart IS NOT TRUE AND cardinality(tenants) = 0 THEN
@@ -3499,12 +3504,13 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. With keyed 'only' it is how long the tenants wait. keyed_share, keyed: see sluice_private.share_out. The settings are
--- those without which a plan could read or sort a backlog.
+-- it needs. With keyed 'only' it is how long the tenants wait. While round_from is not null, tenants that it has not visited may
+-- wait for less: see sluice_private.pick_tenants. keyed_share, keyed: see sluice_private.share_out. The settings are those
+-- without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
-  keyed_share integer DEFAULT NULL
+  keyed_share integer DEFAULT NULL, INOUT round_from text DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -3536,9 +3542,9 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
-  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
-  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.round_from, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, round_from, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, round_from, settings) p;
   IF keyed IS NOT NULL THEN
     tenants := NULL;
     shares := NULL;
@@ -12919,7 +12925,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '41b613644f59'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '481426aa0324'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

@@ -32,12 +32,13 @@ $$;
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the next
 -- one begins. wrapped: it has been round. wait_ms: nothing may begin before that time is over; 0: somebody has locked what
--- it needs. With keyed 'only' it is how long the tenants wait. keyed_share, keyed: see sluice_private.share_out. The settings are
--- those without which a plan could read or sort a backlog.
+-- it needs. With keyed 'only' it is how long the tenants wait. While round_from is not null, tenants that it has not visited may
+-- wait for less: see sluice_private.pick_tenants. keyed_share, keyed: see sluice_private.share_out. The settings are those
+-- without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean, OUT keyed text,
-  keyed_share integer DEFAULT NULL
+  keyed_share integer DEFAULT NULL, INOUT round_from text DEFAULT NULL
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -69,9 +70,9 @@ BEGIN
     RETURN;
   END IF;
   taken := granted;
-  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped, p.keyed
-  INTO granted, wait_ms, tenants, shares, turn, wrapped, keyed
-  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, settings) p;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.round_from, p.wrapped, p.keyed
+  INTO granted, wait_ms, tenants, shares, turn, round_from, wrapped, keyed
+  FROM sluice_private.share_out(queue, taken, turn, apart, keyed_share, round_from, settings) p;
   IF keyed IS NOT NULL THEN
     tenants := NULL;
     shares := NULL;

@@ -29,7 +29,7 @@ export const BUCKET_UNWRITTEN = {
   edits: [
     {
       file: 'claim/limiter.ts',
-      from: 'await prepareClaim(control.execute, queue, most, from)',
+      from: 'await prepareClaim(control.execute, queue, most, from, rotation.from)',
       to: '{ ...(await prepareClaim(control.execute, queue, most, from)), granted: Date.now() > 0 ? most : 0 }',
     },
   ],

@@ -40,6 +40,8 @@ export interface Nothing {
 /** The demand, as a limiter sees it. */
 export interface AdmittedDemand {
   readonly draining: AbortSignal
+  /** How many hints there have been, but for times that are over: a claim has given those. */
+  readonly hints: number
   /** As before and after a claim. */
   sent(): void
   answered(): void

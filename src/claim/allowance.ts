@@ -16,6 +16,8 @@ export interface AllowedBy {
   claimed(found: number, isHandled: boolean, of: ClaimedOf): boolean
   /** Nobody was looked at, so whoever had the turn keeps it. */
   keepTurn(allowed: Allowed): void
+  /** Messages of a claim are no longer in flight, or, in leased mode, leased. */
+  ended(): void
 }
 
 /** What was prepared for a claim. */
@@ -84,6 +86,7 @@ export class Allowance implements Admission {
 
   /** Nothing waits for the return of tokens, and tokens that cannot be returned are lost. */
   close(): void {
+    if (this.#used.length > 0) this.#limiter.ended()
     if (this.#prepared.takesTokens) void this.#giveBack(this.#unused).catch(() => undefined)
   }
 

@@ -5,10 +5,12 @@ import { scanQueue } from '../table/claim/queue-scan.ts'
 import { type Prepared, prepareClaim, type Turn } from '../table/limit/limits.ts'
 import { type Admission, type AdmittedDemand, type Nothing, UNLIMITED } from './admission.ts'
 import { Allowance, type Allowed, type AllowedBy, type ClaimedOf } from './allowance.ts'
+import { Rotation } from './rotation.ts'
 
 /**
  * Asks, before each claim of a queue with limits, what it may take. A queue without limits is never asked about. While
- * a bucket is empty it does not ask either: it asks again when there is a token.
+ * a bucket is empty it does not ask either: it asks again when there is a token. Where all tenants have to wait it goes round
+ * them once, and asks again when the first one may go on.
  */
 export class Limiter implements AllowedBy {
   readonly queue: string
@@ -23,6 +25,8 @@ export class Limiter implements AllowedBy {
   #watching = false
   /** The tenant where the next claim begins; the first claim begins where the queue's last one ended. */
   #turn: Turn | undefined
+  /** While claims find nothing and have not been round all tenants. */
+  #rotation: Rotation | undefined
   /** How many claims in a row found nothing of the tenants chosen for them. */
   #missed = 0
 
@@ -56,32 +60,50 @@ export class Limiter implements AllowedBy {
     try {
       const emptyMs = this.#emptyUntilMs - performance.now()
       if (emptyMs > 0) return nothingIn(emptyMs)
-      return await this.#prepare(this.#share(most, runners))
+      return await this.#prepare(demand, this.#share(most, runners))
     } finally {
       demand.answered()
     }
   }
 
-  async #prepare(most: number): Promise<Admission | Nothing> {
+  async #prepare({ hints }: AdmittedDemand, most: number): Promise<Admission | Nothing> {
     const { control, queue } = this
     const from = this.#turn
-    const prepared = await prepareClaim(control.execute, queue, most, from)
-    const { granted, turn } = prepared
+    const rotation = this.#rotation?.hints === hints ? this.#rotation : new Rotation(hints)
+    this.#rotation = rotation
+    const prepared = await prepareClaim(control.execute, queue, most, from, rotation.from)
+    const { granted, turn, keyed } = prepared
     if (granted === undefined) return UNLIMITED
     this.#turn = turn ?? this.#turn
     if (prepared.waitMs !== 0) this.#backoff.reset()
-    if (granted > 0) return new Allowance(this, { ...prepared, granted, from })
-    return nothingIn(await this.#waitMs(prepared))
+    if (granted > 0 && keyed === undefined) this.#rotation = undefined
+    const waitMs = granted === 0 || keyed === 'only' ? this.#waitMs(prepared, rotation, from) : undefined
+    if (granted > 0) return new Allowance(this, { ...prepared, waitMs, granted, from })
+    if (waitMs !== undefined && (turn === undefined || waitMs <= STEP_MS)) return nothingIn(waitMs)
+    return nothingIn(await this.#nextDueMs(waitMs))
   }
 
-  /** In how many milliseconds something may be claimed again. */
-  async #waitMs({ waitMs, shares }: Pick<Prepared, 'waitMs' | 'shares'>): Promise<number | null> {
-    const { control, queue } = this
-    if (waitMs === undefined) return (await scanQueue(control.execute, queue)).nextDueMs
-    const inMs = waitMs > 0 ? waitMs : this.#backoff.next()
+  /** In how many milliseconds something may be claimed again; undefined: no clock tells. */
+  #waitMs({ waitMs, turn, roundFrom }: Prepared, rotation: Rotation, from: Turn | undefined): number | undefined {
+    const inMs = waitMs === 0 ? this.#backoff.next() : waitMs
     // A tenant without tokens keeps no other tenant from theirs.
-    if (shares === undefined) this.#emptyUntilMs = performance.now() + inMs
-    return inMs
+    if (turn === undefined && inMs !== undefined) this.#emptyUntilMs = performance.now() + inMs
+    // While others have locked what a claim needs, nothing is known of its tenant.
+    if (waitMs === 0) this.#rotation = undefined
+    if (turn === undefined || waitMs === 0) return inMs
+    rotation.passed(from?.turn ?? roundFrom, inMs)
+    // Another claim may have found something meanwhile.
+    if (roundFrom !== undefined || rotation !== this.#rotation) return Math.min(inMs ?? STEP_MS, STEP_MS)
+    this.#rotation = undefined
+    this.#turn = { ...turn, turn: rotation.firstFrom ?? turn.turn }
+    return rotation.waitMs
+  }
+
+  /** Tenants that wait keep no message of another one from being claimed when it is due, or soon after. */
+  async #nextDueMs(waitMs: number | undefined): Promise<number | null> {
+    const { nextDueMs } = await scanQueue(this.control.execute, this.queue)
+    if (waitMs === undefined || nextDueMs === null) return waitMs ?? nextDueMs
+    return Math.min(waitMs, Math.max(STEP_MS, nextDueMs))
   }
 
   /**
@@ -101,6 +123,11 @@ export class Limiter implements AllowedBy {
     if (of === 'keys' && this.#turn !== undefined) this.#turn = { ...this.#turn, beside: found > 0 ? 0 : undefined }
     this.#missed = found === 0 && of === 'tenants' ? this.#missed + 1 : 0
     return found > 0 || (this.#missed > 0 && this.#missed <= MOST_MISSED)
+  }
+
+  /** What it has handled may have kept a permit from a tenant that was passed meanwhile. */
+  ended(): void {
+    this.#rotation = undefined
   }
 
   keepTurn({ turn, from }: Allowed): void {
@@ -136,5 +163,10 @@ function nothingIn(nextDueMs: number | null): Nothing {
   return { kind: 'sleep', nextDueMs, partial: false }
 }
 
+/**
+ * A claim passes 200 tenants that have to wait, and the next one goes on there after this time. With 10,000 of them it is known
+ * after five seconds how long they wait.
+ */
+const STEP_MS = 100
 /** How many claims in a row may find nothing, because others are faster, before the process waits. */
 const MOST_MISSED = 3

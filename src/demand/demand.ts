@@ -28,7 +28,8 @@ export class Demand implements Waiter, RunnerDemand {
   readonly #hints = new Hints()
   readonly #pauses: Pauses
   readonly #runners: Runners
-  readonly #dueTimes = new DueTimes(() => this.wake('due'))
+  /** A poke: no claim has given these times. */
+  readonly #dueTimes = new DueTimes(() => this.wake('poke'))
   readonly #ended = Promise.withResolvers<void>()
   #running: Promise<unknown> | undefined
   /** It goes on when a round finds nothing. */
@@ -74,6 +75,10 @@ export class Demand implements Waiter, RunnerDemand {
     return this.#pauses.paused
   }
 
+  get hints(): number {
+    return this.#hints.count
+  }
+
   /** Claims no more, in this process, until {@link resume}. Messages in flight go on. */
   pause(): void {
     this.#pauses.pauseHere()
@@ -96,7 +101,7 @@ export class Demand implements Waiter, RunnerDemand {
     this.#stays = true
     this.#sleepers.attach(this)
     this.#pauses.start()
-    this.#hints.checkAgain()
+    this.#hints.checkAgain('poke')
     this.#runners.start(true)
     this.#running = this.#untilOver().finally(this.#ended.resolve)
   }
@@ -134,14 +139,14 @@ export class Demand implements Waiter, RunnerDemand {
   /** A hint that there may be messages. */
   wake(reason: WakeReason): void {
     if (reason === 'reconnect') this.#runners.serverIsBack()
-    if (this.paused) this.#hints.checkAgain()
+    if (this.paused) this.#hints.checkAgain(reason)
     else this.#hints.wake(reason)
   }
 
   /** A hint that comes while it is awake. */
   checkAgain(reason: WakeReason): void {
     if (reason === 'reconnect') this.#runners.serverIsBack()
-    this.#hints.checkAgain()
+    this.#hints.checkAgain(reason)
   }
 
   /** Claims no more, and resolves when all messages in flight are settled. */

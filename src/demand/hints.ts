@@ -9,6 +9,7 @@ export class Hints {
   readonly #sleepers: (() => void)[] = []
   #claims = 0
   #again = false
+  #count = 0
   /** The last hint was a notification, and has brought nothing yet. */
   #notified = false
   /** How many notifications in a row brought nothing, because others were faster. */
@@ -25,6 +26,11 @@ export class Hints {
     return this.#again
   }
 
+  /** How many there have been, but for times that are over: a claim has given those. */
+  get count(): number {
+    return this.#count
+  }
+
   get sleeping(): boolean {
     return this.#sleepers.length > 0
   }
@@ -34,6 +40,7 @@ export class Hints {
    * that was too late the last times waits a few milliseconds before it claims, while the others claim at once.
    */
   wake(reason: WakeReason): void {
+    this.#countOne(reason)
     this.#notified = reason === 'notification'
     if (!this.#notified || this.#beaten === 0) this.#hint()
     else
@@ -43,7 +50,8 @@ export class Hints {
       )
   }
 
-  checkAgain(): void {
+  checkAgain(reason: WakeReason): void {
+    this.#countOne(reason)
     this.#again = true
   }
 
@@ -85,6 +93,10 @@ export class Hints {
   foundNothing(): void {
     if (this.#notified) this.#beaten += 1
     this.#notified = false
+  }
+
+  #countOne(reason: WakeReason): void {
+    if (reason !== 'due') this.#count += 1
   }
 
   /** Sets the flag first; it is cleared before the next claim is sent. */

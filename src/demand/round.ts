@@ -44,6 +44,8 @@ export interface RoundDemand {
   readonly draining: AbortSignal
   /** Claim nothing now; messages in flight go on. */
   readonly paused: boolean
+  /** How many hints there have been, but for times that are over: a claim has given those. */
+  readonly hints: number
   /** Aborts when messages in flight must be given back. */
   readonly stopping: AbortSignal
   /** Whether a round must end after its present batch. */

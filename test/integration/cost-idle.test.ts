@@ -1,6 +1,7 @@
 import { expect, inject } from 'vitest'
 import { type Counted, test } from '../support/plans/counted.ts'
 import { setQueueColumns } from '../support/rows/queue-settings.ts'
+import { emptyBuckets, putOfTenants } from '../support/rows/tenants.ts'
 
 /** What an idle process sends in a minute, whatever the number of its queues and runners. */
 const IDLE_MINUTE = {
@@ -93,6 +94,25 @@ test.for(['transactional', 'leased'] as const)(
     const { sluice, 'sluice control': control } = await sentBy(counted)
     expect(sluice).toMatchObject({ BEGIN: 10, ROLLBACK: 10 })
     expect(control).toMatchObject({ poll: 10, claim_prepare: 10 })
+  },
+)
+
+test.for(['transactional', 'leased'] as const)(
+  'P5: where 300 tenants wait for a token, each poll is followed by the two claims that look at all of them, in %s mode',
+  async (mode, { counted, database, queue }) => {
+    await setQueueColumns(database, queue, { tenant_rate: 1, tenant_rate_ms: 3_600_000 })
+    // A poll reads the limit.
+    await counted.pass(2_000)
+    await putOfTenants(database, queue, 300)
+    await emptyBuckets(database, queue)
+    counted.sluice
+      .pipeline(queue, { mode } as never)
+      .handle(() => undefined)
+      .start()
+    await counted.pass(5_000)
+    await counted.clear()
+    await counted.pass(10_000)
+    expect(await sentBy(counted)).toMatchObject({ 'sluice control': { poll: 10, claim_prepare: 20 } })
   },
 )
 

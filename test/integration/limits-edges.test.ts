@@ -246,7 +246,7 @@ describe('tokens', () => {
         return execute(statement, params)
       }
       const limiter = new Limiter(queue, { execute: counting }, settings)
-      const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
+      const demand = { draining: new AbortController().signal, hints: 0, sent() {}, answered() {}, opened() {} }
       const allow = () => limiter.admit(demand, 10, 1)
       const first = await allow()
       expect(first).toBeInstanceOf(Allowance)
@@ -272,7 +272,7 @@ describe('tokens', () => {
     await onSession(database, async (execute) => {
       await settings.load(execute)
       const limiter = new Limiter(queue, { execute }, settings)
-      const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
+      const demand = { draining: new AbortController().signal, hints: 0, sent() {}, answered() {}, opened() {} }
       const allowed = await limiter.admit(demand, 10, 1)
       if (!(allowed instanceof Allowance)) throw new TypeError('expected to be allowed something')
       expect(await tokens()).toEqual([
@@ -367,7 +367,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
         const settings = new Settings()
         await settings.load(execute)
         const limiter = new Limiter(queue, { execute }, settings)
-        const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
+        const demand = { draining: new AbortController().signal, hints: 0, sent() {}, answered() {}, opened() {} }
         let waitMs = 0
         await waitFor(
           async () => {

@@ -93,6 +93,20 @@ describe('a runner whose look has failed', () => {
     expect(round.looks).toHaveLength(3)
   })
 
+  test('counts hints, and no time that a claim has given', async () => {
+    demand.start()
+    const { hints } = round.demand!
+    await round.finds({ ...NOTHING, nextDueMs: 20 })
+    await vi.advanceTimersByTimeAsync(30)
+    expect(round.looks).toHaveLength(2)
+    expect(round.demand!.hints).toBe(hints)
+    await round.finds(NOTHING)
+    round.demand!.due([20])
+    await vi.advanceTimersByTimeAsync(30)
+    expect(round.looks).toHaveLength(3)
+    expect(round.demand!.hints).toBe(hints + 1)
+  })
+
   test('puts nothing to sleep after the end', async () => {
     demand.start()
     const asleep = vi.spyOn(sleepers, 'asleep')

@@ -5,7 +5,8 @@ export interface Prepared {
   /** Zero: nothing, now. Undefined: the queue has no limits. */
   readonly granted: number | undefined
   /**
-   * In how many milliseconds something may begin; 0: when others let go of what they have locked; undefined: no clock tells.
+   * In how many milliseconds something may begin, of the tenants that it has looked at where these have limits; 0: when others
+   * let go of what they have locked; undefined: no clock tells.
    */
   readonly waitMs: number | undefined
   readonly takesPermits: boolean
@@ -15,6 +16,8 @@ export interface Prepared {
   readonly shares: ReadonlyMap<string, number> | undefined
   /** Where the next claim begins among the tenants; undefined: this one has not looked at them. */
   readonly turn: Turn | undefined
+  /** The tenant behind which claims in a row have begun that found nothing; undefined: they have been all round. */
+  readonly roundFrom: string | undefined
   /**
    * The claim is for messages with ordering keys alone, where tenants have limits: it is their turn, or there are only they that
    * may be claimed now. Undefined: it is for tenants, or the queue has no limits for them.
@@ -45,14 +48,22 @@ export interface LockedMessages {
  * own: the rows of the tokens and the permits are others' too.
  *
  * @param from where to begin among the tenants; undefined: where the last claim of the queue ended
+ * @param roundFrom of the claim before, if it has found nothing; undefined: this one is the first that finds nothing
  */
-export async function prepareClaim(execute: Execute, queue: string, most: number, from?: Turn): Promise<Prepared> {
+export async function prepareClaim(
+  execute: Execute,
+  queue: string,
+  most: number,
+  from?: Turn,
+  roundFrom?: string,
+): Promise<Prepared> {
   const [row = {}] = await execute(PREPARE, [
     queue,
     most,
     from?.turn ?? null,
     from?.apart ?? false,
     keyedShare(most, from),
+    roundFrom ?? null,
   ])
   const keyed = keyedOf(row)
   const shares = row.tenants === null ? undefined : sharesOf(row)
@@ -64,6 +75,7 @@ export async function prepareClaim(execute: Execute, queue: string, most: number
     takesTokens: row.tokens === true,
     shares,
     turn: row.wrapped === null ? undefined : { turn: textOf(row, 'turn'), apart: row.wrapped === true, beside },
+    roundFrom: row.round_from === null ? undefined : textOf(row, 'round_from'),
     keyed,
   }
 }
@@ -140,8 +152,10 @@ function countOf([row = {}]: readonly Row[]): number {
 // The functions are in a migration, with a paragraph on each: they are what claims as objects call too.
 const PREPARE = statement(
   'claim_prepare',
-  `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped, p.keyed
-FROM sluice_private.prepare_claim($1::text, $2::integer, $3::text, $4::boolean, keyed_share => $5::integer) p`,
+  `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped, p.keyed,
+       p.round_from
+FROM sluice_private.prepare_claim($1::text, $2::integer, $3::text, $4::boolean, keyed_share => $5::integer,
+  round_from => $6::text) p`,
 )
 
 const LOCK = statement('permit_lock', `SELECT sluice_private.lock_permits($1::text, ''::text, $2::integer) AS count`)
