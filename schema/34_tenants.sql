@@ -105,7 +105,8 @@ BEGIN
 END
 $$;
 
--- In how many milliseconds a tenant has a token; null: it has one, or needs none. It looks, and locks nothing.
+-- In how many milliseconds a tenant has a token; null: it has one, or needs none, or the clock was set back: then
+-- sluice_private.take_tokens has its bucket fill from now on. It looks, and locks nothing.
 CREATE FUNCTION sluice_private.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -117,7 +118,7 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT b.tokens + greatest(0, extract(epoch FROM clock_timestamp() - b.at)::double precision * 1000 * rate) INTO level
-  FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant;
+  FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant AND b.at <= clock_timestamp();
   RETURN CASE WHEN level < 1 THEN (1 - level) / rate END;
 END
 $$;
@@ -208,7 +209,7 @@ BEGIN
   END LOOP;
   round_from := coalesce(round_from, began);
   IF cardinality(tenants) < most_tenants AND waiting < 200
-     OR (CASE WHEN wrapped THEN round_from > began OR round_from <= turn ELSE round_from > began AND round_from <= turn END) THEN
+     OR round_from > began AND (wrapped OR round_from <= turn) OR wrapped AND round_from <= turn THEN
     round_from := NULL;
   END IF;
   of_others := least(others, greatest(1, floor(most / (cardinality(tenants) + 1.0) + random())));

@@ -327,6 +327,23 @@ describe('tenants', () => {
     expect(await database.sql('SELECT tenant FROM sluice.bucket WHERE queue = $1', [queue])).toEqual([{ tenant: 'a' }])
   })
 
+  test('get tokens from now on if the clock was set back', async ({ queue, sluice, database }) => {
+    await setQueueColumns(database, queue, { tenant_rate: 50 })
+    await put(sluice, queue, ['handled'], { tenant: 'a' })
+    await database.sql(
+      `INSERT INTO sluice.bucket (queue, tenant, tokens, at) VALUES ($1, 'a', 0, now() + interval '1 hour')`,
+      [queue],
+    )
+    let handled = 0
+    sluice
+      .pipeline(queue)
+      .handle(() => {
+        handled += 1
+      })
+      .start()
+    await waitFor(() => handled === 1, { what: 'a token' })
+  })
+
   test('are a label where the queue has no limits for them', async ({ queue, sluice }) => {
     for (const tenant of ['a', 'b']) await put(sluice, queue, [tenant, tenant], { tenant })
     const order: unknown[] = []
