@@ -174,7 +174,10 @@ describe('a queue whose messages have failed', () => {
       .pipeline(queue, { group: 'all' })
       .handle(() => retryLater({ after: '1h' }))
       .runOnce()
-    const explanation = await sluice.operate.queues.explain(`${queue}:all`)
+    const explain = () => sluice.operate.queues.explain(`${queue}:all`)
+    // The record of a batch is removed after its COMMIT.
+    await waitFor(async () => !words(await explain()).includes('in_flight'), { what: 'the end of the record' })
+    const explanation = await explain()
     expect(words(explanation)).toEqual(['retrying', 'empty'])
     const message = await sluice.groups.messageOf(queue, 'all', 1)
     expect(explanation.headline.details).toMatchObject({ count: 1, message })

@@ -31,8 +31,11 @@ test('clearQueue makes a queue as if it were new, and leaves the others and its 
     const [row] = await database.sql<Record<string, number>>(`SELECT ${columns.join(', ')}`, [name])
     return row ?? {}
   }
+  // Before the worker starts, which then knows them from its start.
   for (const name of names) {
     await sluice.operate.queues.settings.set(name, { history: '1d', rate: { limit: 100, per: '1s' } })
+  }
+  for (const name of names) {
     await put(sluice, name, ['bad', 'good', 'held'], { orderingKey: 'a' })
     const dedupe = { key: 'K', for: '1h' } as const
     await sluice.enqueue(sluice.ownTransaction, name, 'deduped', { dedupe })
