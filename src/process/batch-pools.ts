@@ -7,7 +7,6 @@ import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Connections } from '../transaction/check-out.ts'
 import { inOnePacket, inOwnTransaction } from '../transaction/own-transaction.ts'
-import { AheadPool } from './ahead-pool.ts'
 import { CappedPool } from './capped-pool.ts'
 import type { Shared } from './shared.ts'
 
@@ -19,7 +18,6 @@ export class BatchPools {
   readonly connections: Readonly<Record<Use, Connections>>
   readonly #pool: pg.Pool
   readonly #create: () => pg.Pool
-  readonly #ahead: AheadPool
   readonly #capped: CappedPool | undefined
 
   constructor({ config, connections, report }: Shared, sockets: Sockets) {
@@ -28,10 +26,9 @@ export class BatchPools {
     this.#create = () => createBatchPool(config, sockets, address)
     const pool = this.#create()
     this.#pool = pool
-    this.#ahead = new AheadPool(pool)
     const { limited } = connections
     this.#capped = limited && new CappedPool(pool, limited.max, limited.seats)
-    const connectionsFor = (use: Use): Connections => this.#capped?.connectionsFor(use) ?? this.#ahead
+    const connectionsFor = (use: Use): Connections => this.#capped?.connectionsFor(use) ?? pool
     this.connections = {
       batches: connectionsFor('batches'),
       transactions: connectionsFor('transactions'),
@@ -39,11 +36,6 @@ export class BatchPools {
       settlements: connectionsFor('settlements'),
       calls: connectionsFor('calls'),
     }
-  }
-
-  /** Begins to open a connection for whoever asks for one first, unless connections are counted. */
-  openAhead(): void {
-    if (this.#capped === undefined) void this.#ahead.open()
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */

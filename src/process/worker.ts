@@ -49,8 +49,6 @@ export class Worker {
   readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
   #started = false
-  /** Somebody waits for it, to consume at once. */
-  #awaited = false
   /** Gives back the room for its control connection and its listener. */
   #leave: (() => void) | undefined
 
@@ -142,7 +140,6 @@ export class Worker {
    * @throws the reason of the signal; SluiceError as {@link start}, and STOPPED.
    */
   startPatiently(signal: AbortSignal): Promise<void> {
-    this.#awaited = true
     return this.#patience.wait(signal)
   }
 
@@ -227,8 +224,6 @@ export class Worker {
   }
 
   async #register(execute: Execute): Promise<void> {
-    // To log in takes as long as to register, and the first claim needs both.
-    if (this.#awaited && !this.#started) this.#pools.openAhead()
     const { serverVersion } = await checkSchema(execute)
     this.#serverVersion = serverVersion
     const { config, alphabet } = this.#shared
