@@ -40,6 +40,15 @@ const PROGRAMS = {
   await boss.work('start', async () => handled.resolve())
   await handled.promise${TAKE}
   await boss.stop()${REPORT}`,
+  // With what it does by default beside its jobs, as Sluice does: it looks for migrations, supervises its queues and keeps schedules.
+  'pg-boss, as it comes': `
+  const { PgBoss } = await import(${JSON.stringify(PG_BOSS)})
+  const boss = new PgBoss(process.env.DATABASE_URL)
+  await boss.start()
+  const handled = Promise.withResolvers()
+  await boss.work('start', async () => handled.resolve())
+  await handled.promise${TAKE}
+  await boss.stop()${REPORT}`,
   'sluice, import': `await import(${JSON.stringify(SLUICE)})${TAKE}${REPORT}`,
   'pg-boss, import': `await import(${JSON.stringify(PG_BOSS)})${TAKE}${REPORT}`,
   'Node alone': `${TAKE}${REPORT}`,
@@ -63,7 +72,7 @@ try {
     const programs = Object.entries(PROGRAMS)
     for (const [name, program] of round % 2 === 0 ? programs : programs.toReversed()) {
       if (name === 'sluice') await sluice.enqueue(sluice.ownTransaction, 'start', null)
-      if (name === 'pg-boss') await boss.send('start', {})
+      if (name === 'pg-boss' || name === 'pg-boss, as it comes') await boss.send('start', {})
       taken.get(name)?.push(await run(program))
     }
   }
