@@ -212,8 +212,8 @@ function memberType(member: Node): string {
 }
 
 /**
- * A union of objects that are told apart by their `kind`, each with a comment or a name that says enough, or those that it joins.
- * Empty: it is none.
+ * The unions of objects that are told apart by their `kind`, each with a comment or a name that says enough: the type itself, or the
+ * unions that it joins. Empty: it is neither.
  */
 function unionsOfKinds({ statement, parts }: Export): readonly UnionTypeNode[] {
   if (!isTypeAliasDeclaration(statement) || !isUnionTypeNode(statement.type)) return []

@@ -40,7 +40,7 @@ export interface Nothing {
 /** The demand, as a limiter sees it. */
 export interface AdmittedDemand {
   readonly draining: AbortSignal
-  /** How many hints there have been, but for times that are over: a claim has given those. */
+  /** How many hints there have been. The end of a delay does not count: a claim has given that time. */
   readonly hints: number
   /** As before and after a claim. */
   sent(): void

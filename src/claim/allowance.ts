@@ -16,7 +16,7 @@ export interface AllowedBy {
   claimed(found: number, isHandled: boolean, of: ClaimedOf): boolean
   /** Nobody was looked at, so whoever had the turn keeps it. */
   keepTurn(allowed: Allowed): void
-  /** Messages of a claim are no longer in flight, or, in leased mode, leased. */
+  /** The round of a claim is over: its messages are no longer in flight or, in leased mode, they are leased now. */
   ended(): void
 }
 

@@ -99,7 +99,7 @@ export class Limiter implements AllowedBy {
     return rotation.waitMs
   }
 
-  /** Tenants that wait keep no message of another one from being claimed when it is due, or soon after. */
+  /** A message of another tenant may fall due before those that wait may go on: it is then claimed at once, or soon. */
   async #nextDueMs(waitMs: number | undefined): Promise<number | null> {
     const { nextDueMs } = await scanQueue(this.control.execute, this.queue)
     if (waitMs === undefined || nextDueMs === null) return waitMs ?? nextDueMs
@@ -164,8 +164,8 @@ function nothingIn(nextDueMs: number | null): Nothing {
 }
 
 /**
- * A claim passes 200 tenants that have to wait, and the next one goes on there after this time. With 10,000 of them it is known
- * after five seconds how long they wait.
+ * A claim passes 200 tenants that have to wait, and the next one goes on there after this time. Each poll begins a new round,
+ * as other hints do: among more than 2,000 tenants, with a poll per second, it is never known how long all of them wait.
  */
 const STEP_MS = 100
 /** How many claims in a row may find nothing, because others are faster, before the process waits. */

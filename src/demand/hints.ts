@@ -26,7 +26,7 @@ export class Hints {
     return this.#again
   }
 
-  /** How many there have been, but for times that are over: a claim has given those. */
+  /** How many there have been. The end of a delay does not count: a claim has given that time. */
   get count(): number {
     return this.#count
   }

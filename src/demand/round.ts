@@ -44,7 +44,7 @@ export interface RoundDemand {
   readonly draining: AbortSignal
   /** Claim nothing now; messages in flight go on. */
   readonly paused: boolean
-  /** How many hints there have been, but for times that are over: a claim has given those. */
+  /** How many hints there have been. The end of a delay does not count: a claim has given that time. */
   readonly hints: number
   /** Aborts when messages in flight must be given back. */
   readonly stopping: AbortSignal

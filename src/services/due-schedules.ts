@@ -150,7 +150,7 @@ export class DueSchedules implements Service<number> {
   }
 
   async #plan(row: ScheduleRow, times: Times): Promise<0> {
-    // Since it was defined or resumed, however long ago: what no worker has enqueued since then may be missed.
+    // After it was defined or resumed, or was to be tried again, however long ago: what no worker enqueued then may be missed.
     const next = times.after(row.nextMs)
     await this.#options.inTransaction((execute) => planSchedule(execute, row, next), ANSWER_MS)
     if (next !== null) this.due(next - row.nowMs)

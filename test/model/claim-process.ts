@@ -78,7 +78,7 @@ function send(
   Object.assign(slot, { at: 'sent', bottom, lowered, floor: bottom ? 0 : Math.max(0, Math.min(floor, highest)) })
 }
 
-/** The statements of table/claim.ts and table/claim-apart.ts, on the server. */
+/** The statements of table/claim/claim.ts and table/claim/claim-apart.ts, on the server. */
 function claim({ twin }: ClaimVariant, slot: Slot, next: ClaimState): void {
   const inOrder = [...next.messages.keys()]
     .filter((id) => next.messages[id]!.place === 'free' || next.messages[id]!.place === 'locked')

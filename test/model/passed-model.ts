@@ -44,7 +44,7 @@ interface Walk {
   readonly running: readonly number[]
 }
 
-/** CLAIM_SLOTS of table/claim-slots.ts */
+/** CLAIM_SLOTS of table/claim/claim-slots.ts */
 interface Batch {
   at: 'idle' | 'looked' | 'locked' | 'in hand'
   /** Of its snapshot: the rows, what had ended, and the clock. */

@@ -23,14 +23,14 @@ export const SLOT_TWINS = [
 ] as const
 export type SlotTwin = (typeof SLOT_TWINS)[number]
 
-/** An enqueue; see insert.ts for the order of number and id. Zero: it has none yet. */
+/** An enqueue; see table/enqueue/insert.ts for the order of number and id. Zero: it has none yet. */
 interface Writer {
   xid: number
   id: number
   at: 'running' | 'committed' | 'rolled back' | 'handled'
 }
 
-/** table/claim-ordered.ts, and FlooredClaims.#claimSlots */
+/** table/claim/claim-ordered.ts, and FlooredClaims.#claimSlots */
 interface Batch {
   at: 'idle' | 'looked' | 'locked' | 'in hand'
   /** Of its snapshot: which messages it saw, with and without the floor, and the oldest transaction that ran. */
@@ -300,7 +300,7 @@ class BatchMoves {
     this.#end(batch, next, 'committed')
   }
 
-  /** postponeMessages and holdKeys of table/settle.ts */
+  /** postponeRows of table/settle/settle.ts, and holdKeys of table/settle/around.ts */
   #retry(batch: Batch, next: SlotState): void {
     next.retries -= 1
     next.hold = batch.row

@@ -33,7 +33,7 @@ export type FlagTwin = (typeof FLAG_TWINS)[number]
  */
 export type Enqueuer = 'idle' | 'locked' | 'notifying' | 'seen locked' | 'seen notifying' | 'unlocked' | 'ended'
 
-/** What the control connection is asked, and how far it is: the statements of table/wait.ts. */
+/** What the control connection is asked, and how far it is: the statements of table/worker/wait.ts. */
 type Asked =
   | 'nothing'
   | 'try'

@@ -149,7 +149,7 @@ export class WatcherMoves {
     if (one.wanted) wake(one)
   }
 
-  /** WaitingFlag.#raise, #lower, #rest and #tell, and the statements of table/wait.ts, which are not atomic. */
+  /** WaitingFlag.#raise, #lower, #rest and #tell, and the statements of table/worker/wait.ts, which are not atomic. */
   #flag(): readonly FlagMove[] {
     const { asked } = this.#watcher
     const free = !isHeld(this.#state) && !isShared(this.#state)

@@ -42,7 +42,7 @@ export type QueueSettings<Definitions extends QueueDefinitions | undefined = und
   set(queue: QueueName<Definitions>, settings: QueueSettingsInput, options?: QueueChangeOptions): Promise<void>
 
   /**
-   * Unsets all settings, so that the code decides again. A pause is none.
+   * Unsets all settings, so that the code decides again. A pause stays.
    *
    * @throws SluiceError as {@link set}
    */
@@ -90,7 +90,7 @@ export class QueueSettingsInDatabase implements QueueSettings {
     await this.#operations.administer((execute) => setQueue(execute, name, changed, by), tx)
   }
 
-  /** Undefined names are a variable without a value, and not all. */
+  /** Names that are given and undefined are a variable without a value. They do not mean all settings. */
   async unset(
     queue: string,
     ...given: readonly [names?: readonly (keyof QueueSettingsInput)[], options?: QueueChangeOptions]

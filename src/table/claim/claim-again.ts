@@ -17,8 +17,8 @@ export interface ClaimedBefore {
  * Locks one message whose transaction was lost, and its slot, if the message is unchanged and no other session has locked
  * it. Otherwise the claim is empty. It uses the two primary keys. Run it in a READ COMMITTED transaction.
  *
- * Nothing locks a message that has been leased since, and a snooze whose COMMIT took effect counts no attempt: both have
- * given it another due time.
+ * A lease that it has got since locks nothing, and a snooze whose COMMIT took effect counts no attempt. Both show in its due
+ * time.
  */
 export async function claimAgain(
   execute: Execute,

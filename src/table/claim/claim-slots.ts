@@ -17,7 +17,7 @@ const LEAST_WALKED = 100
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
 /**
- * It takes as many keys of a slot whose row it has locked, each with its first message that may be handed out. What it costs
+ * A claim that leases takes as many keys of a slot whose row it has locked, each with its first message that may be handed out. What it costs
  * to find a slot's keys closed is ten times what it costs to take one more.
  */
 export const KEYS_PER_SLOT = 8

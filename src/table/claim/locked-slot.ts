@@ -1,6 +1,6 @@
 import { candidateSlots } from './candidate-slots.ts'
 
-/** Those of ordering keys. */
+/** The slots of ordering keys to claim from. */
 export const CANDIDATE_SLOTS = candidateSlots(
   `
       SELECT m.id FROM sluice.message m

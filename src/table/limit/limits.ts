@@ -5,8 +5,8 @@ export interface Prepared {
   /** Zero: nothing, now. Undefined: the queue has no limits. */
   readonly granted: number | undefined
   /**
-   * In how many milliseconds something may begin, of the tenants that it has looked at where these have limits; 0: when others
-   * let go of what they have locked; undefined: no clock tells.
+   * In how many milliseconds something may begin: where tenants have limits, of those that it has looked at. 0: when others
+   * let go of what they have locked. Undefined: no clock tells.
    */
   readonly waitMs: number | undefined
   readonly takesPermits: boolean

@@ -22,7 +22,7 @@ export interface ScheduleRow {
   readonly catchUpMost: number
   readonly catchUpMs: number
   readonly revision: string
-  /** Whether `nextMs` is an occurrence. If not, it is when the next occurrence is to be computed. */
+  /** Whether `nextMs` is an occurrence. If not, the next occurrence is the first one after it, and is computed then. */
   readonly planned: boolean
   readonly nextMs: number
   /** The database's clock. */
