@@ -4198,7 +4198,7 @@ BEGIN
          sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
          m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
            AND NOT sluice_private.in_progress(m.xmin),
-         m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
+         m.attempt = 0 AND (m.lease IS NULL OR m.lease = 0 AND m.slot IS NULL) AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.kept_key s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
          EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = message_id)
@@ -4349,8 +4349,8 @@ BEGIN
   END IF;
   PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
   IF moves AND NOT EXISTS (
-    SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
-    WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
+    SELECT FROM sluice.message m
+    WHERE m.queue = queue AND m.id = message_id AND m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
   ) THEN
     later := sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms);
   END IF;
@@ -4872,7 +4872,7 @@ BEGIN
 END
 $$;
 
--- Takes away the holds of messages that are gone, where their slots can be locked. Returns how many it could not.
+-- Fits the holds of which a message is gone to those that are left, where their slots can be locked. Returns how many it could not.
 CREATE FUNCTION sluice_private.release_holds(queue text) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -4886,7 +4886,11 @@ BEGIN
     SELECT s.slot, h.key, (h.value ->> 0)::bigint AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h
     WHERE s.queue = queue AND s.held <> '{}'
       AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-      AND (SELECT count(*) FROM sluice_private.rows_of(queue, sluice_private.held_for(h.value))) < jsonb_array_length(h.value) - 1
+      AND EXISTS (
+        SELECT FROM jsonb_array_elements_text(h.value - 1) AS e (id)
+        -- Not by NOT EXISTS: the planner would join all messages of the queue.
+        WHERE (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = e.id::bigint LIMIT 1) IS NULL
+      )
   LOOP
     PERFORM FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id
@@ -7678,6 +7682,7 @@ CREATE FUNCTION sluice_private.key_stays(m sluice.message, moving bigint[]) RETU
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   hold jsonb;
+  held_for bigint[];
 BEGIN
   IF m.slot IS NULL THEN
     RETURN false;
@@ -7685,15 +7690,17 @@ BEGIN
     RETURN true;
   END IF;
   hold := sluice_private.hold_of(m);
+  held_for := sluice_private.held_for(hold);
   RETURN EXISTS (
     -- Of several that a batch has put off together, the first goes first.
     SELECT FROM sluice.message o
     WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
       AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
       AND o.id <> ALL (moving)
-  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
-    AND (hold ->> 0)::bigint <> ALL (moving)
-    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND EXISTS (
+    SELECT FROM sluice_private.rows_of(m.queue, held_for) o
+    WHERE o.id <> m.id AND o.id <> ALL (moving) AND (m.id <> ALL (held_for) OR o.id < m.id)
+  );
 END
 $$;
 
@@ -8829,7 +8836,7 @@ WITH clock AS MATERIALIZED (
   FROM sluice.message m CROSS JOIN clock c CROSS JOIN LATERAL (
     SELECT m.expires_at IS NULL OR m.expires_at > c.now AS lives,
            -- A message that closes its key is not held by itself.
-           CASE WHEN m.lease IS NULL AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
+           CASE WHEN (m.lease IS NULL OR m.lease = 0 AND m.slot IS NULL) AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
                 THEN (SELECT k.keys FROM closed k)
                      ? (m.queue || ' ' || coalesce(m.slot, 256) || ' ' || coalesce(m.ordering_key, ''))
                 ELSE false
@@ -11336,14 +11343,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
--- relays.unavailable.
+-- relays.unavailable. Nothing in NOT EXISTS is of p, so the server looks through the workers once, and not once for each relay.
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
   WHERE p.kind = 'relay' AND p.queue = why_destination_unavailable.queue AND p.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
-      SELECT FROM sluice.relays o WHERE o.queue = p.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+      SELECT FROM sluice.relays o
+      WHERE o.queue = why_destination_unavailable.queue AND o.worker_id = v.id AND o.state = 'unavailable'
     )
   )
   ORDER BY p.since LIMIT 3
@@ -11354,7 +11362,7 @@ CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF s
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
   WHERE p.kind = 'inbox' AND p.queue = why_inbox_unavailable.queue AND NOT EXISTS (
-    SELECT FROM sluice.inboxes o WHERE o.queue = p.queue AND o.state = 'available'
+    SELECT FROM sluice.inboxes o WHERE o.queue = why_inbox_unavailable.queue AND o.state = 'available'
   )
   ORDER BY p.since LIMIT 3
 $$;
@@ -12978,7 +12986,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, '25709a8dafab'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'fc1722b577c4'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

@@ -22,7 +22,7 @@ BEGIN
          sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
          m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
            AND NOT sluice_private.in_progress(m.xmin),
-         m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
+         m.attempt = 0 AND (m.lease IS NULL OR m.lease = 0 AND m.slot IS NULL) AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.kept_key s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
          EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = message_id)

@@ -10,6 +10,7 @@ CREATE FUNCTION sluice_private.key_stays(m sluice.message, moving bigint[]) RETU
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   hold jsonb;
+  held_for bigint[];
 BEGIN
   IF m.slot IS NULL THEN
     RETURN false;
@@ -17,15 +18,17 @@ BEGIN
     RETURN true;
   END IF;
   hold := sluice_private.hold_of(m);
+  held_for := sluice_private.held_for(hold);
   RETURN EXISTS (
     -- Of several that a batch has put off together, the first goes first.
     SELECT FROM sluice.message o
     WHERE o.queue = m.queue AND o.slot = m.slot AND o.slot IS NOT NULL AND o.lease IS NOT NULL
       AND o.ordering_key = m.ordering_key AND o.id <> m.id AND (m.lease IS NULL OR o.id < m.id)
       AND o.id <> ALL (moving)
-  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND (hold ->> 0)::bigint <> m.id
-    AND (hold ->> 0)::bigint <> ALL (moving)
-    AND EXISTS (SELECT FROM sluice.message o WHERE o.queue = m.queue AND o.id = (hold ->> 0)::bigint);
+  ) OR (hold ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND EXISTS (
+    SELECT FROM sluice_private.rows_of(m.queue, held_for) o
+    WHERE o.id <> m.id AND o.id <> ALL (moving) AND (m.id <> ALL (held_for) OR o.id < m.id)
+  );
 END
 $$;
 

@@ -295,7 +295,7 @@ WITH clock AS MATERIALIZED (
   FROM sluice.message m CROSS JOIN clock c CROSS JOIN LATERAL (
     SELECT m.expires_at IS NULL OR m.expires_at > c.now AS lives,
            -- A message that closes its key is not held by itself.
-           CASE WHEN m.lease IS NULL AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
+           CASE WHEN (m.lease IS NULL OR m.lease = 0 AND m.slot IS NULL) AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
                 THEN (SELECT k.keys FROM closed k)
                      ? (m.queue || ' ' || coalesce(m.slot, 256) || ' ' || coalesce(m.ordering_key, ''))
                 ELSE false

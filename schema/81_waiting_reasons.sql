@@ -139,14 +139,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The relay of each live worker of the queue that is not stale cannot publish, three at most; the doctor calls them
--- relays.unavailable.
+-- relays.unavailable. Nothing in NOT EXISTS is of p, so the server looks through the workers once, and not once for each relay.
 CREATE FUNCTION sluice_private.why_destination_unavailable(queue text) RETURNS SETOF sluice_private.reason
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
   WHERE p.kind = 'relay' AND p.queue = why_destination_unavailable.queue AND p.state = 'unavailable' AND NOT EXISTS (
     SELECT FROM sluice.workers v
     WHERE v.alive AND NOT v.stale AND why_destination_unavailable.queue = ANY (v.queues) AND NOT EXISTS (
-      SELECT FROM sluice.relays o WHERE o.queue = p.queue AND o.worker_id = v.id AND o.state = 'unavailable'
+      SELECT FROM sluice.relays o
+      WHERE o.queue = why_destination_unavailable.queue AND o.worker_id = v.id AND o.state = 'unavailable'
     )
   )
   ORDER BY p.since LIMIT 3
@@ -157,7 +158,7 @@ CREATE FUNCTION sluice_private.why_inbox_unavailable(queue text) RETURNS SETOF s
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT s.* FROM sluice_private.peers p CROSS JOIN LATERAL sluice_private.say_unavailable(p) s
   WHERE p.kind = 'inbox' AND p.queue = why_inbox_unavailable.queue AND NOT EXISTS (
-    SELECT FROM sluice.inboxes o WHERE o.queue = p.queue AND o.state = 'available'
+    SELECT FROM sluice.inboxes o WHERE o.queue = why_inbox_unavailable.queue AND o.state = 'available'
   )
   ORDER BY p.since LIMIT 3
 $$;

@@ -8,7 +8,7 @@ export async function releaseHolds(execute: Execute, queue: string): Promise<num
 
 /**
  * Those of the queues that have a hold of a message that is gone. It reads the rows of their slots, 257 each at the most, and
- * of each key that is held looks its message up in the primary key, until one is gone.
+ * of each key that is held looks its messages up in the primary key, until one is gone.
  */
 export async function readOrphanedHolds(execute: Execute, queues: readonly string[]): Promise<readonly string[]> {
   return (await execute(ORPHANED_HOLDS, [queues])).map((row) => textOf(row, 'queue'))
@@ -25,9 +25,11 @@ FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000.0)::bigint AS now_
 CROSS JOIN pg_catalog.unnest($1::text[]) AS q (queue)
 CROSS JOIN LATERAL (
   SELECT FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) key
-  WHERE s.queue = q.queue AND s.held <> '{}'::jsonb AND (key.value ->> 1)::bigint > clock.now_us AND (
-    SELECT m.id FROM sluice.message m WHERE m.queue = q.queue AND m.id = (key.value ->> 0)::bigint LIMIT 1
-  ) IS NULL
+  WHERE s.queue = q.queue AND s.held <> '{}'::jsonb AND (key.value ->> 1)::bigint > clock.now_us
+    AND EXISTS (
+      SELECT FROM jsonb_array_elements_text(key.value - 1) AS e (id)
+      WHERE (SELECT m.id FROM sluice.message m WHERE m.queue = q.queue AND m.id = e.id::bigint LIMIT 1) IS NULL
+    )
   LIMIT 1
 ) orphaned`,
 )

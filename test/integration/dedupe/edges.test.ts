@@ -29,6 +29,15 @@ describe('a message that waits and is asked for again', () => {
     expect(await life()).toEqual({ hour: false, two: true })
   })
 
+  test('moves with a debounce also if it may expire and was given back', async ({ sluice, queue }) => {
+    const dedupe = { key: 'K', onDuplicate: 'debounce' } as const
+    const asked = () => sluice.enqueue(sluice.ownTransaction, queue, {}, { ttl: '1d', delay: '1h', dedupe })
+    const { id } = await asked()
+    await sluice.operate.messages.runNow(queue, id)
+    await (await sluice.claim(queue))?.release()
+    expect((await asked()).outcome).toBe('debounced')
+  })
+
   test.for(['', 'SAVEPOINT before', 'SAVEPOINT after'])(
     'is in no hands for the transaction that has changed it (%s)',
     async (savepoint, { database, sluice, queue }) => {

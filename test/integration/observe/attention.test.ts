@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { snooze } from '../../../src/message.ts'
+import { retryLater, snooze } from '../../../src/message.ts'
 import { bury, register } from '../../support/rows/operations.ts'
 import { put, startTestSluice, test } from '../../support/sluice.ts'
 
@@ -195,4 +195,16 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     const [oldest] = await sluice.operate.messages.list({ queue, orderingKey: 'c' }).then(({ messages }) => messages)
     expect(counts?.oldestReadyAgeMs).toBeLessThanOrEqual(-(oldest?.dueInMs ?? 0))
   })
+})
+
+test('what may expire and was given back is held as well in a queue that is handled in order', async ({ sluice, queue }) => {
+  await put(sluice, queue, ['fails'])
+  await put(sluice, queue, ['waits'], { ttl: '1d' })
+  const claim = await sluice.claim(queue, { limit: 2 })
+  await claim?.release()
+  await sluice
+    .pipeline(queue, { ordered: true })
+    .handle(() => retryLater({ after: '1h' }))
+    .runOnce()
+  expect(await sluice.operate.queues.list({ queue })).toMatchObject([{ ready: 0, held: 1, retrying: 1 }])
 })

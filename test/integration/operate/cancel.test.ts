@@ -332,6 +332,25 @@ describe('cancel', () => {
     expect(await readOrphanedHolds(execute, ['other', queue])).toEqual([])
   })
 
+  test('of the second of two that hold their key together is found as well if no worker was there to hear of it', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const [, second] = await put(sluice, queue, ['first', 'second'], { orderingKey: 'key' })
+    await sluice
+      .pipeline(queue)
+      .handleBatch((messages) => messages.map(() => snooze({ after: '1h' })))
+      .runOnce()
+    const client = await database.pool.connect()
+    await client.query('BEGIN')
+    await client.query('SELECT FROM sluice.slot WHERE queue = $1 FOR NO KEY UPDATE', [queue])
+    expect(await sluice.operate.messages.cancel(queue, second!)).toMatchObject({ result: 'cancelled' })
+    await client.query('COMMIT')
+    client.release()
+    expect(await readOrphanedHolds(executeAlone(database), [queue])).toEqual([queue])
+  })
+
   test("of one that holds its key wakes those who sleep, also on a queue with a ':' in its name", async ({
     sluice,
     queue,

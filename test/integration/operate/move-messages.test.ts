@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { retryLater } from '../../../src/message.ts'
+import { retryLater, snooze } from '../../../src/message.ts'
 import { claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
 import { executeAlone } from '../../support/permutations/claims.ts'
@@ -332,6 +332,23 @@ describe('move', () => {
       code: 'QUEUE_UNKNOWN',
     })
   })
+})
+
+test('a move leaves what waits for the second of two that were put off together, and does not match', async ({
+  sluice,
+  queue,
+}) => {
+  const [first] = await put(sluice, queue, ['first'], { orderingKey: 'a', type: 'x' })
+  await put(sluice, queue, ['second'], { orderingKey: 'a', type: 'y' })
+  await sluice
+    .pipeline(queue)
+    .handleBatch((messages) => messages.map(() => snooze({ after: '1h' })))
+    .runOnce()
+  await put(sluice, queue, ['waits'], { orderingKey: 'a', type: 'x' })
+  const to = `${queue}.to`
+  expect(await sluice.operate.queues.move(queue, to, { type: 'x' })).toEqual({ ...NOTHING_LEFT, moved: 1, held: 1 })
+  const { messages } = await sluice.operate.messages.list({ queue: to })
+  expect(messages.map(({ id }) => id)).toEqual([first])
 })
 
 describe.each(['transactional', 'leased'] as const)('move, in %s mode', (mode) => {
