@@ -146,11 +146,14 @@ export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_
 
 /**
  * Bounds the wait for {@link LOCK_MIGRATIONS}, which blocks no other session, and each statement. The limit for statements
- * replaces a shorter one that the database may have for its application, because an index may take long to build.
+ * replaces a shorter one that the database may have for its application, because an index may take long to build. A
+ * `transaction_timeout` (PostgreSQL 17 and later) would end the connection.
  */
 export const BOUND_MIGRATION = statement(
   'bound_migration',
-  `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
+  `
+SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true),
+       (SELECT pg_catalog.set_config(s.name, '0', true) FROM pg_catalog.pg_settings s WHERE s.name = 'transaction_timeout'::text)`,
 )
 
 /** Bounds the wait for tables that a migration changes, because all later users wait behind it. $1 as '5000ms'. */

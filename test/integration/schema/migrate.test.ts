@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import { Kysely, PostgresDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import pg from 'pg'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, inject, onTestFinished, test } from 'vitest'
 import { executeOn as executeOnClient } from '../../../src/connection/open-client.ts'
 import type { SluiceError } from '../../../src/errors.ts'
 import { checkMigration } from '../../../src/migrate/check.ts'
@@ -32,6 +32,19 @@ describe('migrate', () => {
   test('finds nothing to do the second time', async () => {
     const database = await fresh()
     expect(await migrate({ connectionString: database.url })).toEqual({ applied: [], version: SCHEMA_VERSION })
+  })
+
+  test('is not bounded by a transaction_timeout of the database', async () => {
+    if (inject('serverVersion') < 170_000) return
+    const database = await fresh({ migrated: false })
+    await database.sql('CREATE TABLE public.noted (bound text)')
+    await database.sql(`CREATE FUNCTION public.note() RETURNS event_trigger LANGUAGE plpgsql AS
+      $$ BEGIN INSERT INTO public.noted VALUES (current_setting('transaction_timeout')); END $$`)
+    await database.sql(`CREATE EVENT TRIGGER note ON ddl_command_start WHEN TAG IN ('CREATE TABLE')
+      EXECUTE FUNCTION public.note()`)
+    await database.sql(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET transaction_timeout = ''1h''', current_database()); END $$`)
+    await migrate(database.url)
+    expect(await database.sql('SELECT DISTINCT bound FROM public.noted')).toEqual([{ bound: '0' }])
   })
 
   test('run by three processes at once, migrates once and succeeds in all', async () => {
