@@ -197,7 +197,10 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
   })
 })
 
-test('what may expire and was given back is held as well in a queue that is handled in order', async ({ sluice, queue }) => {
+test('what may expire and was given back is held as well in a queue that is handled in order', async ({
+  sluice,
+  queue,
+}) => {
   await put(sluice, queue, ['fails'])
   await put(sluice, queue, ['waits'], { ttl: '1d' })
   const claim = await sluice.claim(queue, { limit: 2 })

@@ -42,7 +42,9 @@ describe('migrate', () => {
       $$ BEGIN INSERT INTO public.noted VALUES (current_setting('transaction_timeout')); END $$`)
     await database.sql(`CREATE EVENT TRIGGER note ON ddl_command_start WHEN TAG IN ('CREATE TABLE')
       EXECUTE FUNCTION public.note()`)
-    await database.sql(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET transaction_timeout = ''1h''', current_database()); END $$`)
+    await database.sql(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET transaction_timeout = ''1h''', current_database()); END $$`,
+    )
     await migrate(database.url)
     expect(await database.sql('SELECT DISTINCT bound FROM public.noted')).toEqual([{ bound: '0' }])
   })
