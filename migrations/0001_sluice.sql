@@ -4349,8 +4349,8 @@ BEGIN
   END IF;
   PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
   IF moves AND NOT EXISTS (
-    SELECT FROM sluice.message m
-    WHERE m.queue = queue AND m.id = message_id AND m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
+    SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
+    WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
   ) THEN
     later := sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms);
   END IF;
@@ -12986,7 +12986,7 @@ $$;
 -- can still work on it, and which text made it, so that two commits between releases are not taken for each other. Every
 -- migration replaces this function.
 CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer, OUT build text)
-LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'fc1722b577c4'$$;
+LANGUAGE sql IMMUTABLE AS $$SELECT 1, 1, 'd4c08da1ec3d'$$;
 
 -- PUBLIC gets EXECUTE by default, which for these would be the owner's rights.
 DO $$

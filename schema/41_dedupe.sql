@@ -23,8 +23,8 @@ BEGIN
   END IF;
   PERFORM sluice_private.end_leases(queue, ARRAY[message_id]);
   IF moves AND NOT EXISTS (
-    SELECT FROM sluice.message m
-    WHERE m.queue = queue AND m.id = message_id AND m.id = ANY (sluice_private.held_for(sluice_private.hold_of(m)))
+    SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
+    WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
   ) THEN
     later := sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms);
   END IF;

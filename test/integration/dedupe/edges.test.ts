@@ -30,12 +30,11 @@ describe('a message that waits and is asked for again', () => {
   })
 
   test('moves with a debounce also if it may expire and was given back', async ({ sluice, queue }) => {
-    const dedupe = { key: 'K', onDuplicate: 'debounce' } as const
-    const asked = () => sluice.enqueue(sluice.ownTransaction, queue, {}, { ttl: '1d', delay: '1h', dedupe })
-    const { id } = await asked()
-    await sluice.operate.messages.runNow(queue, id)
+    const asked = (onDuplicate: 'reject' | 'debounce', options: { delay?: '1h' }) =>
+      sluice.enqueue(sluice.ownTransaction, queue, {}, { ...options, ttl: '1d', dedupe: { key: 'K', onDuplicate } })
+    await asked('reject', {})
     await (await sluice.claim(queue))?.release()
-    expect((await asked()).outcome).toBe('debounced')
+    expect((await asked('debounce', { delay: '1h' })).outcome).toBe('debounced')
   })
 
   test.for(['', 'SAVEPOINT before', 'SAVEPOINT after'])(

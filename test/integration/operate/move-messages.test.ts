@@ -342,7 +342,7 @@ test('a move leaves what waits for the second of two that were put off together,
   await put(sluice, queue, ['second'], { orderingKey: 'a', type: 'y' })
   await sluice
     .pipeline(queue)
-    .handleBatch((messages) => messages.map(() => snooze({ after: '1h' })))
+    .handleBatch((batch) => batch.map(() => snooze({ after: '1h' })))
     .runOnce()
   await put(sluice, queue, ['waits'], { orderingKey: 'a', type: 'x' })
   const to = `${queue}.to`
