@@ -136,7 +136,7 @@ export class Claimer {
   }
 
   #nothing(first: ClaimAnswer, partial: boolean, nextDueMs: number | null): ClaimAnswer {
-    const { againMs } = this.#claims.floors.leftOut
+    const againMs = this.#claims.floors.leftOut.againMs()
     return { ...first, partial, nextDueMs: againMs === null ? nextDueMs : Math.min(againMs, nextDueMs ?? againMs) }
   }
 

@@ -19,21 +19,26 @@ export class LeftOut {
     this.#now = now
   }
 
-  /** For a claim. */
+  /** For a claim. Those whose time is over are claimed again by it. */
   get keys(): KeysOfSlots {
-    const left = [...this.#current()]
+    this.#dropOver()
+    const left = [...this.#untilMs]
     return Object.fromEntries(
       left.map(([slot, keys]) => [slot, Object.fromEntries([...keys.keys()].map((key) => [key, '']))]),
     )
   }
 
-  /** In how many milliseconds the first of them is claimed again; null: there is none. */
-  get againMs(): number | null {
+  /**
+   * In how many milliseconds the first of them is claimed again; null: there is none. Zero, and once: its time has ended since a
+   * claim left it out.
+   */
+  againMs(): number | null {
     let first: number | null = null
-    for (const keys of this.#current().values()) {
+    for (const keys of this.#untilMs.values()) {
       for (const untilMs of keys.values()) first = Math.min(first ?? untilMs, untilMs)
     }
-    return first === null ? null : first - this.#now()
+    this.#dropOver()
+    return first === null ? null : Math.max(0, first - this.#now())
   }
 
   /** What a claim could not lock, and how many messages it took. Returns whether it helps to claim again at once. */
@@ -52,18 +57,18 @@ export class LeftOut {
   }
 
   #count(): number {
+    const now = this.#now()
     let count = 0
-    for (const keys of this.#current().values()) count += keys.size
+    for (const keys of this.#untilMs.values()) for (const untilMs of keys.values()) if (untilMs > now) count += 1
     return count
   }
 
-  #current(): ReadonlyMap<number, ReadonlyMap<string, number>> {
+  #dropOver(): void {
     const now = this.#now()
     for (const [slot, keys] of this.#untilMs) {
       for (const [key, untilMs] of keys) if (untilMs <= now) keys.delete(key)
       if (keys.size === 0) this.#untilMs.delete(slot)
     }
-    return this.#untilMs
   }
 
   #add(slot: number, key: string, untilMs: number): void {

@@ -10,16 +10,24 @@ function leftOut() {
 
 test('keys of locked messages are left out for a second or so, each from when it was missed', () => {
   const { clock, left } = leftOut()
-  expect([left.keys, left.againMs]).toEqual([{}, null])
+  expect([left.keys, left.againMs()]).toEqual([{}, null])
   expect(left.learn([missed(3, 'a'), missed(4, 'b')], 0)).toBe(true)
   clock.nowMs = 600
   left.learn([missed(3, 'c')], 10)
-  expect([left.keys, left.againMs]).toEqual([{ 3: { a: '', c: '' }, 4: { b: '' } }, 650])
+  expect([left.keys, left.againMs()]).toEqual([{ 3: { a: '', c: '' }, 4: { b: '' } }, 650])
   clock.nowMs = 1_250
-  expect([left.keys, left.againMs]).toEqual([{ 3: { c: '' } }, 500])
-  // What is over is not claimed again for ever.
+  expect([left.keys, left.againMs()]).toEqual([{ 3: { c: '' } }, 500])
   clock.nowMs = 1_750
-  expect([left.againMs, left.keys]).toEqual([null, {}])
+  expect([left.keys, left.againMs()]).toEqual([{}, null])
+})
+
+test('a key whose time has ended since the last claim is claimed again at once, and not for ever', () => {
+  const { clock, left } = leftOut()
+  left.learn([missed(3, 'a')], 0)
+  expect(left.keys).toEqual({ 3: { a: '' } })
+  clock.nowMs = 1_250
+  left.learn([], 0)
+  expect([left.againMs(), left.againMs(), left.keys]).toEqual([0, null, {}])
 })
 
 test('the more keys are left out, the longer, up to half a minute', () => {
@@ -28,7 +36,7 @@ test('the more keys are left out, the longer, up to half a minute', () => {
     clock.nowMs += 60_000
     for (let at = 0; at < count; at += 1) left.learn([missed(at % 256, `key ${at}`)], 0)
     clock.nowMs += 1_250
-    for (let waited = 1_250; ; waited += 250, clock.nowMs += 250) if (left.againMs === null) return waited
+    for (let waited = 1_250; ; waited += 250, clock.nowMs += 250) if (Object.keys(left.keys).length === 0) return waited
   }
   expect([1, 100, 500, 2_000].map(timeOfTheLastOf)).toEqual([1_250, 6_000, 26_000, 30_000])
 })
